@@ -109,7 +109,7 @@ class Processes:
 
 
 @pytest.mark.parametrize("name", [name for name, kind in EVENT_STORES.items() if kind.shared])
-async def test_what_a_dead_process_had_claimed_is_delivered_by_another_in_order(
+async def test_partitions_claimed_by_a_dead_process_are_delivered_by_another_in_order(
     name: str, tmp_path: Path
 ) -> None:
     if start := SERVERS.get(name):
@@ -141,7 +141,7 @@ def check_order(some: Processes) -> None:
 
 @pytest.mark.parametrize("erased", [False, True])
 @pytest.mark.parametrize("name", EVENT_STORES)
-async def test_an_event_alone_in_hand_is_known_again_by_the_cursor_after_it(
+async def test_an_event_in_hand_is_identified_by_the_cursor_after_it(
     name: str, erased: bool, tmp_path: Path
 ) -> None:
     if start := SERVERS.get(name):

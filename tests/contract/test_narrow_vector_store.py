@@ -138,5 +138,5 @@ def test_the_contract_asks_for_a_store(tmp_path: Path) -> None:
         (~(F("x") == 1), {"complement"}),
     ],
 )
-def test_what_a_filter_needs_is_told(filter: Filter, needed: set[Feature]) -> None:
+def test_the_features_that_a_filter_needs(filter: Filter, needed: set[Feature]) -> None:
     assert features(filter) & set(FEATURES) == needed

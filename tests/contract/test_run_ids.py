@@ -56,7 +56,7 @@ async def test_two_stores_give_one_key_two_run_ids(each_kind: StoreKind, tmp_pat
     await main()
 
 
-async def test_one_store_gives_one_key_one_run_id_whoever_opens_it(
+async def test_one_store_gives_one_key_one_run_id_in_every_process(
     each_kind: StoreKind, tmp_path: Path
 ) -> None:
     store = each_kind.open(tmp_path, SYSTEM_CLOCK)

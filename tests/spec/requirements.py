@@ -895,7 +895,7 @@ REQUIREMENTS = (
         says="Verify checks every log and its blobs, deeply if wanted.",
         tests=(
             "tests/unit/cli/test_store.py::test_a_fault_is_told_and_is_the_exit_status",
-            "tests/unit/events/test_verify.py::test_blobs_are_there_and_deep_down_what_they_should_be",
+            "tests/unit/events/test_verify.py::test_missing_blobs_are_found_and_by_a_deep_check_damaged_ones",
         ),
     ),
     Requirement(
@@ -1065,7 +1065,7 @@ REQUIREMENTS = (
         says="A pool too small for the partitions is refused.",
         tests=(
             "tests/unit/events/test_redis_arguments.py::test_a_pool_too_small_for_the_partitions_is_refused_at_construction_with_the_rule",
-            "tests/unit/events/test_postgres_store.py::test_a_pool_too_small_for_the_partitions_is_refused_and_the_rule_is_told",
+            "tests/unit/events/test_postgres_store.py::test_a_pool_too_small_for_the_partitions_is_refused_with_the_rule",
         ),
     ),
     Requirement(
@@ -1132,7 +1132,7 @@ REQUIREMENTS = (
         tests=(
             "tests/unit/events/test_sqlite_writer.py::test_migrations_are_made_once_in_order_and_each_as_a_whole",
             "tests/unit/events/test_sqlite_migration.py::test_processes_that_race_migrate_once",
-            "tests/unit/events/test_redis_layout.py::test_places_are_made_and_migrated_once_whoever_races",
+            "tests/unit/events/test_redis_layout.py::test_racing_processes_make_and_migrate_a_store_once",
         ),
     ),
     Requirement(

@@ -65,7 +65,7 @@ async def test_content_is_found_under_its_digest_until_it_is_deleted(
 @pytest.mark.parametrize(
     "digest", ["", "..", "../../etc/passwd", "A" * 64, "a" * 63, "a" * 65, "é"]
 )
-async def test_what_is_no_digest_is_not_there(blobs: BlobStore, digest: str) -> None:
+async def test_text_that_is_no_digest_is_not_found(blobs: BlobStore, digest: str) -> None:
     await blobs.put(b"hello")
     with pytest.raises(BlobMissing) as caught:
         await blobs.get(digest)
@@ -222,13 +222,13 @@ TEXT = {"type": "text", "text": "x", "blob": as_json(B)}
         ([None, 1, 1.5, True, "text", as_json(A)], [A]),
     ],
 )
-def test_references_are_found_wherever_they_are_in_what_an_application_writes(
+def test_references_are_found_anywhere_in_an_applications_payload(
     payload: Any, references: list[BlobReference]
 ) -> None:
     assert list(blob_refs("user.note", payload)) == references
 
 
-def test_a_payload_may_be_as_deep_as_it_likes() -> None:
+def test_a_payload_of_any_depth_is_searched() -> None:
     payload: Any = as_json(A)
     for _ in range(10_000):
         payload = [{"deeper": payload}]

@@ -92,7 +92,7 @@ async def test_a_group_goes_on_where_it_was_in_another_process() -> None:
     assert after.events == more
 
 
-async def test_a_batch_that_was_not_handled_comes_again() -> None:
+async def test_a_batch_that_was_not_handled_is_delivered_again() -> None:
     async with opened(MemoryEventStore()) as store:
         log = await begin(store, "run", notes=4)
         dying, reborn = Handler(fails={2}), Handler()
@@ -123,7 +123,7 @@ async def test_a_group_may_begin_with_what_is_appended_from_now_on() -> None:
         assert again.events == missed  # it had begun before: now is for the first time only
 
 
-async def test_a_handler_that_fails_is_tried_again_ever_more_slowly_and_stops_nobody(
+async def test_a_handler_that_fails_is_retried_with_backoff_and_stops_no_other_group(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
@@ -148,7 +148,7 @@ async def test_a_handler_that_fails_is_tried_again_ever_more_slowly_and_stops_no
     assert messages == ["bus group 'failing': a batch will be tried again"] * 11
 
 
-async def test_the_pauses_begin_anew_after_a_success() -> None:
+async def test_the_backoff_restarts_after_a_success() -> None:
     clock, handler = Clock(), Handler(fails={1, 2, 4})
     async with opened(MemoryEventStore()) as store:
         log = await begin(store, "run")
@@ -163,7 +163,7 @@ async def test_the_pauses_begin_anew_after_a_success() -> None:
     assert clock.pauses == [0.1, 0.2, 0.1]
 
 
-async def test_flush_tells_that_a_handler_failed_and_serves_the_others() -> None:
+async def test_flush_returns_false_if_a_handler_failed_and_serves_the_others() -> None:
     async with opened(MemoryEventStore()) as store:
         log = await begin(store, "run")
         bus, failing, sound = Bus(store), Handler(fails={1}), Handler()
@@ -273,7 +273,7 @@ async def test_a_bus_runs_once_at_a_time_and_again_later() -> None:
             await until(lambda: handler.events == log)
 
 
-async def test_events_of_which_nobody_tells_are_found_by_looking() -> None:
+async def test_events_without_a_wake_up_are_found_by_polling() -> None:
     store = Deaf()
     await store.setup()
     bus, handler = Bus(store, poll_s=0.001), Handler()

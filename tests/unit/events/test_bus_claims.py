@@ -14,7 +14,7 @@ from lib.testing.event_store.kit import begin, note
 from .bus_kit import PLACE, Handler, Store, opened, pause, running, subscribed, until
 
 
-async def test_a_cursor_of_layout_1_is_adopted() -> None:
+async def test_a_cursor_of_layout_1_is_taken_over() -> None:
     async with opened(Store()) as store:
         await begin(store, "run", notes=3)
         await store.set_mark("bus/group", "2")
@@ -26,7 +26,7 @@ async def test_a_cursor_of_layout_1_is_adopted() -> None:
         assert handler.seen == [3, 4]
 
 
-async def test_groups_whose_names_hold_slashes_do_not_meet() -> None:
+async def test_groups_with_slashes_in_their_names_stay_separate() -> None:
     async with opened(Store()) as store:
         await begin(store, "run")
         bus, one, two = Bus(store), Handler(), Handler()
@@ -37,7 +37,7 @@ async def test_groups_whose_names_hold_slashes_do_not_meet() -> None:
         assert list(await store.marks("bus/")) == ["bus/a%2F0/0", "bus/a/0"]
 
 
-async def test_nothing_is_written_while_nothing_happens_and_one_look_is_taken_per_poll() -> None:
+async def test_an_idle_bus_writes_nothing_and_reads_once_per_poll() -> None:
     async with opened(Store()) as store:
         await begin(store, "run")
         bus, handler = await subscribed(store, poll_s=0.02, lease_s=3600)
@@ -65,7 +65,7 @@ async def test_a_page_costs_one_write_while_the_claim_is_held() -> None:
         assert "owner" not in await store.place()
 
 
-async def test_what_another_process_has_claimed_is_left_to_it_until_its_claim_has_ended() -> None:
+async def test_a_partition_claimed_by_another_process_is_left_to_it_until_its_claim_ends() -> None:
     clock = ManualClock()
     async with opened(Store()) as store:
         await begin(store, "run")
@@ -81,7 +81,7 @@ async def test_what_another_process_has_claimed_is_left_to_it_until_its_claim_ha
             await until(lambda: handler.seen)
 
 
-async def test_a_flush_waits_for_another_process_that_gets_on_and_no_longer() -> None:
+async def test_a_flush_waits_for_another_process_only_while_it_makes_progress() -> None:
     clock = ManualClock()
 
     async def passing(seconds: int) -> None:
@@ -113,7 +113,7 @@ async def test_a_flush_waits_for_another_process_that_gets_on_and_no_longer() ->
         assert handler.calls == 0
 
 
-async def test_a_claim_is_kept_while_a_handler_works_and_given_back_after_it() -> None:
+async def test_a_claim_is_renewed_while_a_handler_works_and_released_after_it() -> None:
     clock, lease_s = ManualClock(), 0.1
 
     async with opened(Store()) as store:
@@ -138,7 +138,7 @@ async def test_a_claim_is_kept_while_a_handler_works_and_given_back_after_it() -
 
 
 @pytest.mark.parametrize("trouble", ["lost", "unreachable"])
-async def test_a_claim_that_cannot_be_renewed_is_told_and_nothing_is_skipped(
+async def test_a_claim_that_cannot_be_renewed_is_logged_and_no_event_is_skipped(
     trouble: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -184,7 +184,7 @@ async def test_a_claim_that_has_been_lost_in_between_is_taken_again() -> None:
             await until(lambda: len(handler.seen) == 2)
 
 
-async def test_a_store_that_is_closed_first_keeps_nobody_from_leaving() -> None:
+async def test_a_group_can_leave_after_its_store_was_closed() -> None:
     store = Store()
     await store.setup()
     await begin(store, "run")
@@ -195,7 +195,7 @@ async def test_a_store_that_is_closed_first_keeps_nobody_from_leaving() -> None:
         await bus.unsubscribe("group")
 
 
-async def test_a_claim_of_which_nobody_knows_whether_it_was_made_is_given_back() -> None:
+async def test_a_claim_of_unknown_outcome_is_released() -> None:
     class Lossy(Store):
         lose = False
 

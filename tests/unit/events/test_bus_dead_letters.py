@@ -21,7 +21,7 @@ from .bus_kit import Handler, Store, opened, running, subscribed, until
         (False, ["bus group 'group': a batch will be tried again"] * 3),
     ],
 )
-async def test_a_store_that_fails_is_no_ones_fault_and_is_tried_again(
+async def test_a_failure_of_the_store_is_no_failed_delivery_and_is_tried_again(
     passing: bool, warnings: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = ManualClock()
@@ -83,7 +83,7 @@ async def poisoned(store: Store, *bad: int, error: Exception) -> tuple[Bus, Hand
     return bus, handler
 
 
-async def test_an_event_that_fails_alone_is_put_aside_and_the_others_get_there() -> None:
+async def test_an_event_that_fails_alone_becomes_a_dead_letter_and_the_others_arrive() -> None:
     async with opened(Store()) as store:
         bus, handler = await poisoned(store, 2, 5, error=KeyError("secret"))
         assert handler.seen == [1, 3, 4, 6]
@@ -115,7 +115,7 @@ async def test_dead_letters_can_be_delivered_again() -> None:
         assert await bus.dead_letters("group") == []
 
 
-async def test_a_letter_of_a_lost_partition_or_an_erased_run_is_not_delivered() -> None:
+async def test_a_dead_letter_of_a_lost_partition_or_an_erased_run_is_not_delivered() -> None:
     async with opened(Store()) as store:
         bus, handler = await poisoned(store, 2, error=KeyError("x"))
         handler.error = None
@@ -130,7 +130,7 @@ async def test_a_letter_of_a_lost_partition_or_an_erased_run_is_not_delivered() 
         assert await bus.dead_letters("group") == []
 
 
-async def test_a_run_that_is_erased_while_its_event_fails_leaves_no_letter() -> None:
+async def test_a_run_erased_while_its_event_fails_leaves_no_dead_letter() -> None:
     clock = ManualClock()
     async with opened(Store()) as store:
         await begin(store, "run")
@@ -147,7 +147,7 @@ async def test_a_run_that_is_erased_while_its_event_fails_leaves_no_letter() -> 
         assert (await store.place())["cursor"] == "1"
 
 
-async def test_deliveries_that_died_with_their_process_count() -> None:
+async def test_deliveries_of_processes_that_died_count_as_failures() -> None:
     clock = ManualClock()
     async with opened(Store()) as store:
         await begin(store, "run", notes=2)

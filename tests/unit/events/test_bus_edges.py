@@ -84,7 +84,7 @@ async def many_partitions(runs: int = 32) -> Partitioned:
 
 
 @pytest.mark.parametrize("how", ["runs", "is begun", "is flushed"])
-async def test_a_group_that_begins_now_gets_nothing_old_whatever_the_bus_does_meanwhile(
+async def test_a_group_that_begins_now_gets_no_old_event_while_the_bus_runs(
     how: str,
 ) -> None:
     store, seen = await many_partitions(), list[Event]()
@@ -115,7 +115,7 @@ async def test_a_group_that_begins_now_gets_nothing_old_whatever_the_bus_does_me
     assert [event.run_id for event in seen] == ["new"]
 
 
-async def test_a_group_that_leaves_while_it_begins_is_given_nothing() -> None:
+async def test_a_group_that_leaves_while_it_begins_gets_no_event() -> None:
     store, seen = await many_partitions(), list[Event]()
 
     async def handle(events: list[Event]) -> None:
@@ -155,7 +155,7 @@ async def test_an_append_wakes_the_groups_in_its_own_partition_only() -> None:
 # -- events alone ------------------------------------------------------------------------------
 
 
-async def test_what_an_erased_event_has_done_to_processes_is_not_held_against_the_next() -> None:
+async def test_deaths_during_an_erased_event_do_not_count_against_the_next() -> None:
     clock, store = ManualClock(), Breaking()
     await store.setup()
     for name in ("deadly", "innocent", "later"):
@@ -188,9 +188,7 @@ async def test_what_an_erased_event_has_done_to_processes_is_not_held_against_th
     assert await bus.dead_letters("group") == []
 
 
-async def test_a_process_that_dies_while_it_buries_an_erased_event_leaves_no_letter_for_good() -> (
-    None
-):
+async def test_a_dead_process_leaves_no_dead_letter_of_an_erased_run_for_good() -> None:
     clock, store = ManualClock(), Breaking()
     await store.setup()
     await begin(store, "bad")
@@ -223,9 +221,7 @@ async def test_a_process_that_dies_while_it_buries_an_erased_event_leaves_no_let
     assert await store.marks("run/") == {}
 
 
-async def test_a_letter_that_is_erased_with_its_run_while_it_is_delivered_again_stays_away() -> (
-    None
-):
+async def test_a_dead_letter_erased_during_its_redelivery_stays_erased() -> None:
     clock, store = ManualClock(), Breaking()
     await store.setup()
     await begin(store, "bad")
@@ -250,7 +246,7 @@ async def test_a_letter_that_is_erased_with_its_run_while_it_is_delivered_again_
 # -- stores that break -------------------------------------------------------------------------
 
 
-async def test_a_claim_is_renewed_again_after_whatever_a_store_has_raised(
+async def test_a_claim_is_renewed_again_after_any_error_of_the_store(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
@@ -277,7 +273,7 @@ async def test_a_claim_is_renewed_again_after_whatever_a_store_has_raised(
     assert caplog.messages[0] == f"the claim {PLACE} was not renewed"
 
 
-async def test_a_claim_that_cannot_be_given_back_for_whatever_reason_stops_no_group() -> None:
+async def test_a_claim_that_cannot_be_released_stops_no_group() -> None:
     store, clock, seen = Breaking(), ManualClock(), list[str]()
     await store.setup()
     await begin(store, "run")

@@ -58,7 +58,7 @@ async def test_every_run_is_listed_once_and_none_beyond_the_limit(
 @pytest.mark.parametrize("kept_ids", [2, 4096])
 @pytest.mark.parametrize("gone", [[3], [2, 3], range(4), range(8), range(1, 9), range(12), []])
 @pytest.mark.parametrize("at", [1, 4, 5, 8])
-async def test_what_is_erased_meanwhile_ends_no_list_and_repeats_nothing(
+async def test_erasures_under_way_end_no_list_and_repeat_no_run(
     gone: Iterable[int], at: int, kept_ids: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lib.events.paging._KEPT_IDS", kept_ids)
@@ -82,7 +82,7 @@ async def test_a_list_that_erases_what_it_yields_gets_to_the_end() -> None:
     assert found == [str(number) for number in range(21)]
 
 
-async def test_a_list_after_a_run_that_is_not_here_is_refused() -> None:
+async def test_a_list_after_a_missing_run_is_refused() -> None:
     store = await store_with(2)
     with pytest.raises(RunNotFound):
         _ = [info async for info in each_run(store, RunQuery(after="none"))]
@@ -128,7 +128,7 @@ async def test_a_recovery_lists_no_more_than_it_needs() -> None:
         assert store.pages == [256]
 
 
-async def test_retention_goes_on_where_somebody_else_erases_too() -> None:
+async def test_retention_continues_beside_another_process_that_erases() -> None:
     class Raced(Counting):
         async def erase(self, run_id: str) -> bool:
             if run_id == "150":

@@ -70,7 +70,7 @@ async def test_an_append_that_never_gets_through_is_given_up(url: str, schema: s
         await begin(store, "run")
 
 
-async def test_a_fault_of_ours_reaches_whoever_waits(url: str, schema: str) -> None:
+async def test_an_unexpected_error_reaches_the_waiting_callers(url: str, schema: str) -> None:
     async with opened(url, schema, partitions=1) as store:
         with failing(ZeroDivisionError()), pytest.raises(ZeroDivisionError):
             await begin(store, "run")
@@ -89,7 +89,7 @@ async def test_a_fault_of_ours_reaches_whoever_waits(url: str, schema: str) -> N
         (psycopg.InterfaceError("x"), StoreError, False),
     ],
 )
-def test_what_the_driver_raises_has_a_type_of_ours_and_says_what_it_means(
+def test_errors_of_the_driver_become_store_errors_that_explain_them(
     error: psycopg.Error, kind: type[StoreError], retryable: bool
 ) -> None:
     with pytest.raises(StoreError, match="the store") as caught, typed_errors("the store"):

@@ -236,7 +236,7 @@ async def test_a_database_that_keeps_no_unicode_is_refused() -> None:
         await PostgresEventStore(latin).setup()
 
 
-async def test_a_role_that_may_only_read_is_told_so_at_once(url: str, schema: str) -> None:
+async def test_a_role_that_may_only_read_is_refused_at_setup(url: str, schema: str) -> None:
     await migrate(url, schema, layout.MIGRATIONS)
     role = f"reader_{schema}"
     execute(f"CREATE ROLE {role} LOGIN")
@@ -280,7 +280,7 @@ async def test_listing_runs_does_not_walk_over_tombstones(url: str, schema: str)
     assert "lib_runs_kept" in str(plan)
 
 
-async def test_a_page_of_a_log_is_read_without_what_follows_it(url: str, schema: str) -> None:
+async def test_a_page_of_a_log_is_read_without_later_events(url: str, schema: str) -> None:
     async with opened(url, schema) as store:
         await begin(store, "long")
     events = f'"{schema}".lib_events'
@@ -320,9 +320,7 @@ def test_a_store_is_named_by_host_and_port_and_never_by_user_or_password(
     assert name == f"PostgresEventStore({database!r}, schema='agents')"
 
 
-async def test_a_store_that_holds_runs_gets_no_id_and_an_empty_one_gets_one_whoever_races(
-    url: str, schema: str
-) -> None:
+async def test_racing_processes_give_an_id_only_to_an_empty_store(url: str, schema: str) -> None:
     async def ids(count: int) -> set[str]:
         stores = [PostgresEventStore(url, schema=schema) for _ in range(count)]
         await asyncio.gather(*(store.setup() for store in stores))

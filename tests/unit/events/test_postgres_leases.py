@@ -82,9 +82,7 @@ async def test_each_of_many_claims_at_once_gets_its_own_run_and_no_run_is_claime
         assert mine[-1] == []
 
 
-async def test_leases_that_are_renewed_and_given_back_at_once_are_told_apart(
-    url: str, schema: str
-) -> None:
+async def test_concurrent_renewals_and_releases_are_kept_apart(url: str, schema: str) -> None:
     async with a_store(url, schema) as store:
         leases = await store.claim("me", ttl_s=30, limit=4)
         await store.release(leases[3])
@@ -104,9 +102,7 @@ async def test_leases_that_are_renewed_and_given_back_at_once_are_told_apart(
         ]
 
 
-async def test_one_lease_renewed_twice_at_once_ends_when_its_last_renewal_says(
-    url: str, schema: str
-) -> None:
+async def test_of_two_concurrent_renewals_of_a_lease_the_last_counts(url: str, schema: str) -> None:
     async with a_store(url, schema) as store:
         [lease] = await store.claim("me", ttl_s=30)
         renewals = [store.renew(lease, ttl_s=ttl_s) for ttl_s in (50, 40)]
@@ -119,7 +115,7 @@ async def test_one_lease_renewed_twice_at_once_ends_when_its_last_renewal_says(
 
 
 @pytest.mark.parametrize("what", ["claim", "renew", "release"])
-async def test_whoever_writes_to_one_run_keeps_only_those_waiting_who_ask_for_that_run(
+async def test_a_writer_of_one_run_delays_only_claims_and_changes_of_that_run(
     url: str, schema: str, what: str
 ) -> None:
     async with a_store(url, schema) as store:
@@ -140,9 +136,7 @@ async def test_whoever_writes_to_one_run_keeps_only_those_waiting_who_ask_for_th
         assert len(held) == (0 if what == "release" else len(RUNS))
 
 
-async def test_closing_waits_for_the_leases_that_are_being_given_back(
-    url: str, schema: str
-) -> None:
+async def test_closing_waits_for_releases_under_way(url: str, schema: str) -> None:
     async with a_store(url, schema) as store:
         leases = await store.claim("me", ttl_s=30, limit=len(RUNS))
         releases = [asyncio.ensure_future(store.release(lease)) for lease in leases]

@@ -26,7 +26,9 @@ def schema() -> str:
     return postgres.fresh_schema()
 
 
-async def test_nobody_waits_for_ever_while_somebody_holds_the_tables(url: str, schema: str) -> None:
+async def test_calls_time_out_while_another_connection_locks_the_tables(
+    url: str, schema: str
+) -> None:
     async def unanswered(call: Callable[[], Awaitable[Any]]) -> StoreError:
         while True:
             with pytest.raises(StoreError) as caught:
@@ -86,9 +88,7 @@ async def test_two_starts_of_one_run_with_different_roots_are_one_start(
             ]
 
 
-async def test_what_a_process_remembers_of_a_run_never_decides_against_the_database(
-    url: str, schema: str
-) -> None:
+async def test_the_cache_of_runs_never_decides_against_the_database(url: str, schema: str) -> None:
     async with opened(url, schema) as one, opened(url, schema) as two:
         await begin(one, "run")
         await two.append("run", [note()], expected=1)
@@ -132,7 +132,7 @@ async def test_a_reader_does_not_skip_what_is_committed_late(url: str, schema: s
         assert [event.kind for event in page.events] == ["late", "lib.run.started"]
 
 
-async def test_listeners_hear_of_what_others_have_written_and_of_nothing_else(
+async def test_listeners_wake_for_commits_of_other_processes_and_for_nothing_else(
     url: str, schema: str
 ) -> None:
     clock = ManualClock()

@@ -159,7 +159,7 @@ async def test_a_store_survives_a_restart_of_its_server_amid_appends(  # noqa: C
         assert unexpected == []
 
 
-async def test_a_server_that_is_away_is_told_in_time(own: PostgresServer, schema: str) -> None:
+async def test_an_unreachable_server_fails_in_time(own: PostgresServer, schema: str) -> None:
     async with hasty(own.url, schema, 0.2) as store:
         async with opened(own.url, schema) as patient:
             await begin(patient, "run")
@@ -185,7 +185,7 @@ async def test_a_server_that_is_away_is_told_in_time(own: PostgresServer, schema
                 continue
 
 
-async def test_a_look_that_fails_is_logged_and_followed_by_others(
+async def test_a_poll_that_fails_is_logged_and_followed_by_others(
     own: PostgresServer, schema: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = ManualClock()

@@ -104,7 +104,7 @@ async def test_a_store_goes_on_without_statements_that_a_pooler_has_lost(
         assert await in_sessions(store, PREPARED) == []
 
 
-async def test_a_name_that_is_taken_already_is_no_failure(url: str, schema: str) -> None:
+async def test_a_taken_statement_name_is_no_failure(url: str, schema: str) -> None:
     async with opened(url, schema) as store:
         await begin(store, "run")
         async with sessions(store) as connections:

@@ -66,7 +66,7 @@ def test_a_number_of_partitions_out_of_range_is_refused(partitions: int) -> None
 
 
 @pytest.mark.parametrize(("partitions", "pool_size"), [(None, 2), (8, 9), (1, 2), (20, 21)])
-def test_a_pool_too_small_for_the_partitions_is_refused_and_the_rule_is_told(
+def test_a_pool_too_small_for_the_partitions_is_refused_with_the_rule(
     partitions: int | None, pool_size: int
 ) -> None:
     with pytest.raises(ValueError, match=r"partitions \+ 2"):
@@ -85,7 +85,7 @@ async def test_a_pool_too_small_for_the_partitions_that_a_store_has_is_refused_a
         await PostgresEventStore(url, schema=schema, pool_size=10).setup()
 
 
-async def test_a_pool_is_held_against_the_partitions_that_a_store_has_and_not_the_usual_number(
+async def test_a_pool_is_compared_with_the_actual_and_not_the_default_number_of_partitions(
     url: str, schema: str
 ) -> None:
     for partitions in (1, None):  # the second finds it
@@ -124,7 +124,7 @@ async def test_no_error_and_no_name_has_the_password(url: str) -> None:
     assert "pa55word" not in repr(caught.value)
 
 
-async def test_names_may_hold_what_postgresql_has_no_text_for(url: str, schema: str) -> None:
+async def test_names_may_hold_nul(url: str, schema: str) -> None:
     name = "a\x00b\x01c"
 
     async with opened(url, schema) as store:
@@ -139,7 +139,7 @@ async def test_names_may_hold_what_postgresql_has_no_text_for(url: str, schema: 
         assert await store.marks("a\x00") == {name: name}
 
 
-async def test_names_that_no_index_has_room_for_are_refused(url: str, schema: str) -> None:
+async def test_names_too_long_for_an_index_are_refused(url: str, schema: str) -> None:
     fits, long = "ä" * (MAX_NAME_BYTES // 2), "ä" * (MAX_NAME_BYTES // 2) + "a"
 
     async with opened(url, schema) as store:
@@ -196,7 +196,7 @@ async def test_one_refused_append_of_a_batch_does_not_touch_the_others(
         assert len(await store.read("a")) == 2
 
 
-async def test_more_than_fits_into_a_statement_takes_several(
+async def test_a_batch_too_large_for_one_statement_takes_several(
     url: str, schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_MAX_APPENDS", 3)
@@ -254,7 +254,7 @@ async def test_a_long_log_and_a_long_list_are_read_whole(url: str, schema: str) 
         assert len(await store.runs()) == 601
 
 
-async def test_a_payload_that_is_damaged_is_told_and_not_skipped(url: str, schema: str) -> None:
+async def test_a_damaged_payload_raises_and_is_not_skipped(url: str, schema: str) -> None:
     async with opened(url, schema) as store:
         await begin(store, "run")
         damage = f"UPDATE {schema}.lib_events SET data = 'nonsense'"
@@ -292,7 +292,7 @@ async def test_an_append_that_is_cancelled_while_it_waits_is_not_carried_out(
         assert [event.data["n"] for event in (await store.read("run"))[1:]] == [0, 3]
 
 
-async def test_what_is_remembered_of_runs_is_bounded_and_found_again(
+async def test_the_cache_of_runs_is_bounded_and_refilled(
     url: str, schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lib.events.stores.postgres.store._KEPT_HOMES", 1)
@@ -310,7 +310,7 @@ async def test_what_is_remembered_of_runs_is_bounded_and_found_again(
     ("state", "kind"),
     [("25006", StoreReadOnly), ("XX001", StoreCorrupt), ("42P01", StoreError), ("", StoreError)],
 )
-def test_what_a_server_says_is_an_error_of_ours(state: str, kind: type[StoreError]) -> None:
+def test_errors_of_the_server_become_store_errors(state: str, kind: type[StoreError]) -> None:
     refusal = psycopg.Error()
     refusal.sqlstate = state
     with pytest.raises(StoreError) as caught, typed_errors("the store"):

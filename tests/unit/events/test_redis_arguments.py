@@ -19,7 +19,7 @@ def test_a_pool_too_small_for_the_partitions_is_refused_at_construction_with_the
 
 
 @pytest.mark.parametrize("prefix", ["", "{a}", "a b", "a\n", "a*", "ä"])
-def test_a_prefix_that_could_be_taken_for_more_is_refused(prefix: str) -> None:
+def test_an_ambiguous_prefix_is_refused(prefix: str) -> None:
     with pytest.raises(ValueError, match="prefix"):
         RedisEventStore("redis://host", prefix=prefix)
 
@@ -40,7 +40,7 @@ def test_a_store_has_a_partition() -> None:
         "redis://:12#geheim@host",
     ],
 )
-def test_a_url_that_is_none_is_refused_without_its_password(url: str) -> None:
+def test_an_invalid_url_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(ValueError, match=r"redis://|%40") as caught:
         RedisEventStore(url)
 

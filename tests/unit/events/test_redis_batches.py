@@ -58,7 +58,7 @@ async def test_many_runs_are_listed_page_by_page(url: str, monkeypatch: pytest.M
         assert [info.run_id for info in closed] == ["run-0", "run-3"]
 
 
-async def test_what_is_refused_in_a_batch_leaves_the_rest_of_it(url: str) -> None:
+async def test_a_refused_append_of_a_batch_leaves_the_rest(url: str) -> None:
     async with opened(url, partitions=1) as store:
         await begin(store, "a")
         outcomes = await asyncio.gather(
@@ -78,7 +78,7 @@ async def test_what_is_refused_in_a_batch_leaves_the_rest_of_it(url: str) -> Non
         assert texts == [None, "1", "3", None, "4"]
 
 
-async def test_more_than_fits_into_a_script_goes_in_several(
+async def test_a_batch_too_large_for_one_script_takes_several(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(operations, "_MAX_OPERATIONS", 2)
@@ -107,7 +107,7 @@ async def test_signals_of_two_stores_to_one_run_are_all_kept(url: str) -> None:
         assert await everything(two) == log
 
 
-async def test_what_a_store_knows_of_a_run_may_be_outdated(url: str) -> None:
+async def test_the_cached_state_of_a_run_may_be_outdated(url: str) -> None:
     async with opened(url) as one, opened(url) as two:
         await begin(one, "run")
         await two.append("run", [note()], expected=1)

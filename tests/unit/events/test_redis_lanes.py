@@ -56,7 +56,7 @@ async def test_an_operation_that_breaks_fails_alone_and_its_lane_goes_on() -> No
     assert (before.has_failed, after.has_failed) == (True, True)
 
 
-async def test_what_does_not_fit_into_a_script_goes_into_the_next() -> None:
+async def test_operations_beyond_the_size_of_a_script_wait_for_the_next() -> None:
     scripts: list[int] = []
 
     async def commit(args: Sequence[bytes]) -> Sequence[Any]:

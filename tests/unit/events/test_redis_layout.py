@@ -55,7 +55,7 @@ async def test_a_place_of_layout_1_gets_its_blob_users_and_the_index_by_parent(u
     await store.close()
 
 
-async def test_places_are_made_and_migrated_once_whoever_races(url: str) -> None:
+async def test_racing_processes_make_and_migrate_a_store_once(url: str) -> None:
     for _ in range(2):
         stores = [RedisEventStore(url) for _ in range(4)]
         await asyncio.gather(*(store.setup() for store in stores))
@@ -70,7 +70,7 @@ async def test_places_are_made_and_migrated_once_whoever_races(url: str) -> None
     await last.close()
 
 
-async def test_a_migration_that_rests_on_what_has_changed_since_changes_nothing(url: str) -> None:
+async def test_a_migration_planned_on_outdated_state_changes_nothing(url: str) -> None:
     await layout_1(url)
     async with admin(url) as server:
         state = await server.run(layout.STATE + "return state", KEY)
@@ -117,7 +117,7 @@ async def test_a_place_of_layout_1_that_is_only_read_needs_a_migration(url: str)
         assert await server.call("HGET", f"{KEY}:meta", "version") == b"1"
 
 
-async def test_where_nothing_is_a_store_that_is_only_read_makes_nothing(url: str) -> None:
+async def test_a_read_only_store_on_an_empty_place_makes_nothing(url: str) -> None:
     with pytest.raises(StoreReadOnly, match="holds no event store"):
         await RedisEventStore(url, read_only=True).setup()
     async with admin(url) as server:
@@ -125,7 +125,7 @@ async def test_where_nothing_is_a_store_that_is_only_read_makes_nothing(url: str
 
 
 @pytest.mark.parametrize("record", [("version", "two"), ("version", "2"), ("partitions", "8")])
-async def test_a_record_of_the_layout_that_is_none_is_damage(
+async def test_an_unreadable_record_of_the_layout_is_damage(
     url: str, record: tuple[str, str]
 ) -> None:
     async with admin(url) as server:

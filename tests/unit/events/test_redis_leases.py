@@ -17,7 +17,7 @@ def url() -> str:
     return redis.fresh_url()
 
 
-async def test_a_clock_that_is_behind_does_not_take_what_another_holds(url: str) -> None:
+async def test_a_slow_clock_does_not_take_the_lease_of_another(url: str) -> None:
     ahead, behind = ManualClock(), ManualClock()
     ahead.advance(100)
     async with opened(url, clock=ahead) as one, opened(url, clock=behind) as two:

@@ -98,7 +98,7 @@ async def write(store: RedisEventStore, run_id: str) -> None:
             head = await head_of(store, run_id)
 
 
-async def test_a_server_that_came_back_empty_is_told_by_reads_too(own: RedisServer) -> None:
+async def test_a_server_that_came_back_empty_fails_reads_too(own: RedisServer) -> None:
     async with opened(own.url) as store, opened(own.url, read_only=True) as reader:
         await begin(store, "run")
         [lease] = await store.claim("me", ttl_s=30)
@@ -159,7 +159,7 @@ async def begun(store: RedisEventStore) -> str:
             return f"run-{number}"
 
 
-async def test_a_write_whose_answer_is_lost_is_not_sent_again_and_says_so(own: RedisServer) -> None:
+async def test_a_write_whose_reply_is_lost_fails_and_is_not_sent_again(own: RedisServer) -> None:
     async with opened(own.url) as store, hasty(own.url, 0.5) as impatient:
         name = await begun(impatient)
         with paused(own), pytest.raises(StoreError, match="may have happened") as caught:
@@ -174,7 +174,7 @@ async def test_a_write_whose_answer_is_lost_is_not_sent_again_and_says_so(own: R
         assert texts == [None, "once"]
 
 
-async def test_connections_are_shared_and_who_waits_too_long_is_told_what_to_raise(
+async def test_calls_share_connections_and_the_error_of_a_long_wait_names_the_limit(
     own: RedisServer,
 ) -> None:
     async with hasty(own.url, 0.4, partitions=1, max_connections=3) as store:
@@ -263,7 +263,9 @@ async def test_an_append_whose_waiter_has_gone_may_fail_unseen(own: RedisServer)
         assert texts == [None, "gone", "waiting"]
 
 
-async def test_a_commit_that_the_end_of_the_loop_cancels_tells_who_waits(own: RedisServer) -> None:
+async def test_a_commit_that_the_end_of_the_loop_cancels_cancels_its_callers(
+    own: RedisServer,
+) -> None:
     async with opened(own.url) as store:
         with paused(own):
             append = asyncio.create_task(begin(store, "run"))

@@ -70,7 +70,7 @@ async def test_processes_that_write_at_once_lose_nothing_and_agree(
     await store.close()
 
 
-async def test_what_a_server_has_confirmed_survives_its_being_killed(
+async def test_confirmed_events_survive_a_killed_server(
     processes: list[Process],
 ) -> None:
     server = own_server("--appendfsync", "always")

@@ -39,7 +39,7 @@ async def test_a_password_is_used_and_never_shown(own: RedisServer) -> None:
         assert "geheim" not in f"{caught.value!r} {caught.value.__cause__!r}"
 
 
-async def test_what_endangers_the_log_is_warned_of_at_setup(
+async def test_setup_warns_of_settings_that_endanger_the_log(
     own: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -58,7 +58,7 @@ async def test_what_endangers_the_log_is_warned_of_at_setup(
     assert "maxmemory-policy allkeys-lru" in caplog.messages[1]
 
 
-async def test_a_user_who_may_not_ask_how_the_server_is_run_can_work(
+async def test_a_user_without_permission_for_info_can_work(
     own: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     own.command("ACL", "SETUSER", "app", "on", ">geheim", "~*", "+@all", "-info", "-keys")
@@ -158,7 +158,7 @@ def bulk(text: bytes) -> bytes:
         (b"*2\r\n$1\r\nx\r\n$1\r\n8\r\n", StoreCorrupt, "layout"),
     ],
 )
-async def test_what_a_server_says_is_an_error_of_ours(
+async def test_errors_of_the_server_become_store_errors(
     answer: bytes, error: type[StoreError], text: str
 ) -> None:
     async with odd_server(bulk(INFO), answer) as url:

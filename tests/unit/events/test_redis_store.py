@@ -37,7 +37,7 @@ async def keys(url: str) -> set[bytes]:
     return set((await commands(url, ("KEYS", "*")))[0])
 
 
-async def test_names_are_only_names_whatever_is_in_them(url: str) -> None:
+async def test_names_may_hold_any_text(url: str) -> None:
     async with opened(url) as store, opened(url, prefix="lib:x") as neighbour:
         await begin(neighbour, "run", tenant="t")
         before = await keys(url)
@@ -76,7 +76,7 @@ async def test_names_are_only_names_whatever_is_in_them(url: str) -> None:
         assert len(await everything(neighbour)) == 1
 
 
-async def test_text_that_is_none_is_found_nowhere(url: str) -> None:
+async def test_invalid_text_is_never_found(url: str) -> None:
     async with opened(url) as store:
         await begin(store, "run")
         odd = "\ud800"
@@ -91,7 +91,7 @@ async def test_text_that_is_none_is_found_nowhere(url: str) -> None:
         assert await store.erase(odd) is False
 
 
-async def test_a_store_whose_keys_were_deleted_says_so(url: str) -> None:
+async def test_a_store_whose_keys_were_deleted_fails(url: str) -> None:
     async with opened(url) as store:
         await begin(store, "run")
         await commands(url, ("FLUSHDB",))
@@ -100,7 +100,7 @@ async def test_a_store_whose_keys_were_deleted_says_so(url: str) -> None:
 
 
 @pytest.mark.parametrize(("version", "error"), [("3", SchemaTooNew), ("1", MigrationNeeded)])
-async def test_a_place_that_another_release_has_changed_meanwhile_is_not_written(
+async def test_a_store_migrated_meanwhile_by_another_release_is_not_written(
     url: str, version: str, error: type[Exception]
 ) -> None:
     async with opened(url) as store:
@@ -111,7 +111,7 @@ async def test_a_place_that_another_release_has_changed_meanwhile_is_not_written
         assert await store.mark("name") is None
 
 
-async def test_a_store_that_is_only_read_refuses_to_write_and_reads(url: str) -> None:
+async def test_a_read_only_store_reads_and_refuses_to_write(url: str) -> None:
     async with opened(url, partitions=3) as writer, opened(url, read_only=True) as store:
         log = await begin(writer, "run")
 
@@ -130,7 +130,7 @@ async def test_a_store_that_is_only_read_refuses_to_write_and_reads(url: str) ->
                 await write
 
 
-async def test_a_damaged_event_is_told_of(url: str) -> None:
+async def test_a_damaged_event_raises_an_error(url: str) -> None:
     async with opened(url) as store:
         for number, entry in enumerate(("no json", "[1]", '[1,"k",null,null,[]]'), 1):
             await begin(store, f"run-{number}")
@@ -151,7 +151,7 @@ async def test_a_reader_that_is_ahead_of_a_server_which_lost_its_last_events_goe
         assert (await store.feed(ahead.cursor)).events == more
 
 
-async def test_runs_that_refer_to_a_blob_are_told_oldest_first(url: str) -> None:
+async def test_runs_that_refer_to_a_blob_are_listed_oldest_first(url: str) -> None:
     async with opened(url) as store:
         for name in ("c", "a", "b"):
             await begin(store, name, input=attached(SHA, SHA))
@@ -160,7 +160,7 @@ async def test_runs_that_refer_to_a_blob_are_told_oldest_first(url: str) -> None
         assert await store.blob_users(SHA, limit=0) == []
 
 
-async def test_what_somebody_else_keeps_under_a_key_of_the_store_is_not_overwritten(
+async def test_foreign_data_under_a_key_of_the_store_is_not_overwritten(
     url: str,
 ) -> None:
     async with opened(url) as store:

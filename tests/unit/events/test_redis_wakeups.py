@@ -27,7 +27,7 @@ class Recording(Wakeups):
         self.partitions.append(partition)
 
 
-def test_what_this_process_has_written_is_not_taken_for_news_whenever_it_is_seen() -> None:
+def test_appends_of_this_process_never_count_as_foreign() -> None:
     wakeups = Recording()
     lengths = FeedLengths([4, 4], wakeups)
     lengths.appended(0, 4, 6)
@@ -42,7 +42,7 @@ def test_what_this_process_has_written_is_not_taken_for_news_whenever_it_is_seen
     assert wakeups.partitions == [0, 1]
 
 
-async def test_other_processes_events_wake_within_a_second_and_ones_own_at_once(url: str) -> None:
+async def test_foreign_events_wake_within_a_second_and_own_events_at_once(url: str) -> None:
     async with opened(url) as one, opened(url) as two:
         with two.wakeups.listen() as listener:
             for number in range(3):
@@ -53,7 +53,7 @@ async def test_other_processes_events_wake_within_a_second_and_ones_own_at_once(
             assert await listener.wait(0)
 
 
-async def test_what_others_have_written_is_noticed_with_an_append_of_ones_own(url: str) -> None:
+async def test_foreign_appends_are_noticed_with_an_own_append(url: str) -> None:
     still = ManualClock()
     async with opened(url, partitions=1) as one, opened(url, partitions=1, clock=still) as two:
         with two.wakeups.listen("other") as listener:

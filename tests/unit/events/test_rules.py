@@ -213,7 +213,7 @@ def test_an_event_of_another_tenant_is_found() -> None:
         {"updated_at": AT.replace(year=2000)},
     ],
 )
-def test_a_list_that_says_something_else_than_the_log_is_found(change: dict[str, Any]) -> None:
+def test_a_list_that_contradicts_the_log_is_found(change: dict[str, Any]) -> None:
     log = logged(SOUND)
     [fault] = log_faults(replace(fold(log), **change), log)
 
@@ -221,7 +221,7 @@ def test_a_list_that_says_something_else_than_the_log_is_found(change: dict[str,
     assert next(iter(change)) in fault.message
 
 
-def test_what_the_log_cannot_tell_is_no_fault() -> None:
+def test_leases_are_not_compared_with_the_log() -> None:
     log = logged(SOUND[:4])
     info = replace(fold(log), owner="me", lease_until=AT, ready=False)
 

@@ -23,7 +23,7 @@ from lib.events.wakeups import Wakeups
 from lib.testing.event_store.kit import AT
 
 
-def test_the_driver_of_a_store_is_loaded_when_it_is_asked_for() -> None:
+def test_the_driver_of_a_store_is_loaded_on_first_use() -> None:
     names: Any = lib.events
     assert names.SQLiteEventStore is SQLiteEventStore
     with pytest.raises(
@@ -103,7 +103,7 @@ def test_a_log_without_events_is_no_run() -> None:
         ("lib.of.a.newer.release", False),
     ],
 )
-def test_signals_are_what_anybody_may_append(kind: str, signal: bool) -> None:
+def test_the_kinds_that_are_signals(kind: str, signal: bool) -> None:
     assert k.is_signal(kind) is signal
 
 
@@ -122,14 +122,14 @@ async def test_a_wake_up_before_the_wait_is_not_lost_and_counts_once() -> None:
         assert await listener.wait(0) is False
 
 
-async def test_a_foreign_commit_wakes_everybody() -> None:
+async def test_a_foreign_commit_wakes_all_listeners() -> None:
     wakeups = Wakeups()
     with wakeups.listen("a") as one, wakeups.listen("b", signals_only=True) as two:
         wakeups.foreign()
         assert [await one.wait(0), await two.wait(0)] == [True, True]
 
 
-async def test_demand_is_there_as_long_as_anybody_listens() -> None:
+async def test_demand_lasts_as_long_as_there_is_a_listener() -> None:
     wakeups = Wakeups()
     demanded = asyncio.create_task(wakeups.demanded())
     await asyncio.sleep(0)  # noqa: TID251 - lets it begin

@@ -91,7 +91,7 @@ async def test_no_byte_of_an_erased_run_is_left_once_the_store_is_closed(tmp_pat
     await again()
 
 
-async def test_the_log_is_cut_when_an_erasure_returns(tmp_path: Path) -> None:
+async def test_the_log_is_truncated_when_an_erasure_returns(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
 
     store = await opened(path)
@@ -114,7 +114,7 @@ def statements_of(writer: Writer) -> list[str]:
     return statements
 
 
-def test_erasures_of_one_transaction_share_the_cut_of_the_log(tmp_path: Path) -> None:
+def test_erasures_of_one_transaction_share_a_truncation_of_the_log(tmp_path: Path) -> None:
     with closing(Writer.open(str(tmp_path / "log.db"), "log", "normal")) as writer:
         statements = statements_of(writer)
         for name in ("a", "b"):
@@ -126,7 +126,7 @@ def test_erasures_of_one_transaction_share_the_cut_of_the_log(tmp_path: Path) ->
         assert sum("TRUNCATE" in statement for statement in statements) == 1
 
 
-async def test_a_reader_that_is_in_the_way_puts_the_cut_off_until_it_has_gone(
+async def test_a_reader_postpones_the_truncation_of_the_log(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "log.db"
@@ -148,7 +148,7 @@ async def test_a_reader_that_is_in_the_way_puts_the_cut_off_until_it_has_gone(
     await store.close()
 
 
-async def test_a_cut_that_a_reader_prevents_to_the_end_is_made_by_close(tmp_path: Path) -> None:
+async def test_a_truncation_that_a_reader_prevents_is_made_by_close(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
 
     store = await opened(path)
@@ -166,7 +166,7 @@ async def test_a_cut_that_a_reader_prevents_to_the_end_is_made_by_close(tmp_path
     assert b"very secret" not in after
 
 
-async def test_the_last_to_close_writes_the_file_anew_and_only_after_an_erasure(
+async def test_the_last_store_to_close_rewrites_the_file_only_after_an_erasure(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "log.db"
@@ -209,7 +209,7 @@ asyncio.run(main())
 """
 
 
-async def test_what_a_crash_has_left_to_do_is_done_by_the_next_to_close(tmp_path: Path) -> None:
+async def test_a_rewrite_missed_by_a_crash_is_done_by_the_next_close(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
     assert subprocess.run([sys.executable, "-c", CRASH, str(path)], check=False).returncode == 9
     left = meta(path)
@@ -221,7 +221,7 @@ async def test_what_a_crash_has_left_to_do_is_done_by_the_next_to_close(tmp_path
     assert b"very secret" not in raw(path)
 
 
-async def test_a_file_that_cannot_be_written_anew_is_told_and_tried_again(
+async def test_a_rewrite_that_fails_is_logged_and_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "log.db"
@@ -245,7 +245,7 @@ async def test_a_file_that_cannot_be_written_anew_is_told_and_tried_again(
     assert meta(path)["events.scrubbed"] == "1"
 
 
-async def test_a_file_that_a_newer_release_has_taken_over_is_not_written_anew(
+async def test_a_file_migrated_by_a_newer_release_is_not_rewritten(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "log.db"
@@ -275,7 +275,7 @@ async def test_marks_that_have_outlived_their_run_are_erased_with_its_name(tmp_p
     await store.close()
 
 
-async def test_a_store_in_memory_has_no_file_to_write_anew() -> None:
+async def test_a_store_in_memory_is_not_rewritten() -> None:
     store = SQLiteEventStore()
     await store.setup()
     await store.append("run", [started(), NewEvent(NOTE, {}, AT)], expected=0)
@@ -283,7 +283,7 @@ async def test_a_store_in_memory_has_no_file_to_write_anew() -> None:
     await store.close()
 
 
-def test_an_error_of_another_kind_is_not_taken_for_company() -> None:
+def test_an_error_of_the_disk_is_not_mistaken_for_another_open_connection() -> None:
     class Broken(sqlite3.Connection):
         def execute(self, *call: object) -> sqlite3.Cursor:
             if "journal_mode" in str(call[0]):
@@ -303,7 +303,7 @@ def _io_error() -> sqlite3.OperationalError:
     return error
 
 
-def test_a_file_that_somebody_else_has_open_is_not_written_anew(tmp_path: Path) -> None:
+def test_a_file_open_in_another_connection_is_not_rewritten(tmp_path: Path) -> None:
     path = str(tmp_path / "log.db")
     with closing(Writer.open(path, "log", "normal")) as writer:
         writer.commit([lambda w: w.append("a", [started()], ["{}"], 0)])

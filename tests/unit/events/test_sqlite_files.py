@@ -43,7 +43,7 @@ def test_a_file_that_is_no_database_is_corrupt_and_left_alone(
     assert path.read_bytes() == b"Dear diary, " * 1000
 
 
-def test_damage_in_the_middle_of_the_file_is_told_when_it_is_read(tmp_path: Path) -> None:
+def test_damage_in_the_middle_of_the_file_raises_when_it_is_read(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
     made(path, notes=2000)
     size = path.stat().st_size
@@ -148,9 +148,7 @@ def test_a_layout_that_is_no_number_is_corrupt(tmp_path: Path, read_only: bool, 
 
 
 @pytest.mark.parametrize("lost", ["DROP TABLE lib_meta", "DELETE FROM lib_meta"])
-def test_a_store_without_a_recorded_layout_is_adopted_as_the_first(
-    tmp_path: Path, lost: str
-) -> None:
+def test_a_store_without_a_recorded_layout_counts_as_layout_1(tmp_path: Path, lost: str) -> None:
     path = tmp_path / "log.db"
     log = made(path)
     of_two = ("TABLE lib_tombstones", "TABLE lib_blob_uses", "INDEX lib_runs_parent")
@@ -204,7 +202,7 @@ def test_any_path_will_do(tmp_path: Path) -> None:
         assert (tmp_path / name).is_file()
 
 
-async def test_a_path_that_leads_nowhere_is_told_with_a_way_out(tmp_path: Path) -> None:
+async def test_a_path_that_leads_nowhere_is_refused_with_a_way_out(tmp_path: Path) -> None:
     with pytest.raises(StoreReadOnly, match="is its folder there, and writable"):
         await SQLiteEventStore(tmp_path / "none" / "log.db").setup()
     (tmp_path / "empty.db").touch()

@@ -118,7 +118,7 @@ async def test_a_process_that_dies_in_a_transaction_leaves_all_of_it_or_nothing(
 
 
 @pytest.mark.parametrize("acknowledged", [1, 10, 50])
-async def test_a_process_that_is_killed_leaves_what_it_was_told_is_stored(
+async def test_a_killed_process_leaves_all_acknowledged_events(
     tmp_path: Path, processes: Processes, acknowledged: int
 ) -> None:
     process = processes.start(tmp_path / "log.db", "killed", "acknowledge", 4)

@@ -97,9 +97,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("also_lost", ["", "-shm"])
-async def test_what_a_crash_has_left_can_be_read_without_changing_it(
-    tmp_path: Path, also_lost: str
-) -> None:
+async def test_files_left_by_a_crash_can_be_read_unchanged(tmp_path: Path, also_lost: str) -> None:
     path = tmp_path / "log.db"
     assert subprocess.run([sys.executable, "-c", CRASH, str(path)], check=False).returncode == 9
     if also_lost:

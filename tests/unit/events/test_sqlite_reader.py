@@ -48,9 +48,7 @@ def interrupted(path: Path, monkeypatch: pytest.MonkeyPatch, *, writes: int) -> 
     return reader.Reader.open(str(path), "store")
 
 
-def test_what_was_read_while_somebody_wrote_is_read_again(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_read_during_a_write_is_repeated(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reading = interrupted(path, monkeypatch, writes=3)
     assert not reading.look()
 

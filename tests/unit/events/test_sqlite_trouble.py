@@ -83,7 +83,7 @@ async def test_a_lock_that_is_never_given_up_fails_appends_and_loses_nothing(
     await store.close()
 
 
-async def test_an_error_that_nobody_expects_fails_its_batch_and_not_the_store(
+async def test_an_unexpected_error_fails_its_batch_and_not_the_store(
     tmp_path: Path,
 ) -> None:
     store = SQLiteEventStore(tmp_path / "log.db")
@@ -98,7 +98,7 @@ async def test_an_error_that_nobody_expects_fails_its_batch_and_not_the_store(
     await store.close()
 
 
-async def test_a_look_that_fails_is_told_and_tried_again(
+async def test_a_poll_that_fails_is_logged_and_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     look, failures = Writer.look, list[StoreError]()
@@ -125,7 +125,7 @@ async def test_a_look_that_fails_is_told_and_tried_again(
     assert "cannot look for commits of other processes" in record.getMessage()
 
 
-async def test_what_was_erased_is_no_longer_in_the_file(tmp_path: Path) -> None:
+async def test_erased_data_is_no_longer_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
 
     store = SQLiteEventStore(path)
@@ -182,7 +182,7 @@ def _corrupt_an_index(path: Path) -> None:
 
 
 @pytest.mark.parametrize("read_only", [False, True])
-def test_a_deep_look_finds_damage_beneath_logs_that_can_be_read(
+def test_a_deep_check_finds_damage_beneath_readable_logs(
     tmp_path: Path, *, read_only: bool
 ) -> None:
     path = tmp_path / "log.db"
@@ -206,7 +206,7 @@ def test_a_deep_look_finds_damage_beneath_logs_that_can_be_read(
     assert set(deep) == {"file"}
 
 
-def test_a_deep_look_tells_of_damage_before_which_the_runs_cannot_be_read(tmp_path: Path) -> None:
+def test_a_deep_check_reports_damage_that_hides_the_runs(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
     made(path, notes=2000)
     with closing(sqlite3.connect(path)) as connection:

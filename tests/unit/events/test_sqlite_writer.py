@@ -116,7 +116,7 @@ def test_batches_of_any_size_are_written(writer: Writer, path: str) -> None:
     ]
 
 
-def test_what_is_remembered_of_runs_is_bounded(
+def test_the_cache_of_runs_is_bounded(
     writer: Writer, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lib.events.stores.sqlite.writer._MAX_CACHED_RUNS", 3)

@@ -19,7 +19,7 @@ async def opened() -> tuple[MemoryEventStore, TenantEventStore, TenantEventStore
     return store, acme, globex
 
 
-async def test_what_a_view_starts_is_the_tenants() -> None:
+async def test_a_run_started_through_a_view_belongs_to_its_tenant() -> None:
     store, acme, globex = await opened()
     await begin(acme, "one", notes=2)
     await begin(acme, "two", tenant="acme")
@@ -36,7 +36,7 @@ async def test_what_a_view_starts_is_the_tenants() -> None:
     assert await acme.schema_version() == await store.schema_version()
 
 
-async def test_a_start_under_the_id_of_somebody_elses_run_is_refused() -> None:
+async def test_a_start_under_the_id_of_a_foreign_run_is_refused() -> None:
     store, acme, globex = await opened()
     await begin(globex, "taken")
 
@@ -49,7 +49,7 @@ async def test_a_start_under_the_id_of_somebody_elses_run_is_refused() -> None:
     assert await store.runs() == []
 
 
-async def test_a_foreign_run_takes_what_a_missing_one_takes() -> None:
+async def test_a_foreign_run_behaves_like_a_missing_one() -> None:
     _, acme, globex = await opened()
     await begin(globex, "foreign", notes=3)
     answers: list[list[Any]] = []
@@ -109,7 +109,7 @@ async def test_leases_are_taken_of_own_runs_only() -> None:
     assert await acme.renew(leases[0], ttl_s=60) is None
 
 
-async def test_a_feed_passes_over_what_others_have_appended() -> None:
+async def test_a_feed_skips_the_events_of_other_tenants() -> None:
     _, acme, globex = await opened()
     for number in range(10):
         await begin(globex, f"g{number}")
@@ -127,7 +127,7 @@ async def test_a_feed_passes_over_what_others_have_appended() -> None:
     assert (await acme.feed(END)).events == []
 
 
-async def test_marks_of_views_are_apart() -> None:
+async def test_marks_of_views_are_separate() -> None:
     store, acme, globex = await opened()
     await begin(acme, "one")
     mark = run_mark("one", "seen")
@@ -150,7 +150,7 @@ async def test_marks_of_views_are_apart() -> None:
     assert await store.marks("") == {tenant_mark("globex", mark): "globex"}
 
 
-async def test_users_of_a_blob_are_the_tenants_however_many_others_there_are(
+async def test_blob_users_are_only_runs_of_the_tenant(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("lib.events.tenant._USERS_AT_ONCE", 2)

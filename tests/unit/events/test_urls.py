@@ -72,7 +72,7 @@ def test_a_url_or_a_path_names_a_store_and_shows_no_password(given: str) -> None
 
 
 @pytest.mark.parametrize("given", NONE)
-def test_what_names_no_store_is_refused_without_its_password(given: str) -> None:
+def test_an_unknown_url_is_refused_without_its_password(given: str) -> None:
     with pytest.raises(ValueError, match=NONE[given]) as caught:
         open_store(given)
 
@@ -90,7 +90,7 @@ class BytesPath:
     ("given", "name"),
     [(None, "NoneType"), (5, "int"), (b"runs.db", "bytes"), (BytesPath(), "bytes")],
 )
-def test_what_is_no_name_of_a_store_is_refused_with_those_there_are(given: Any, name: str) -> None:
+def test_an_argument_that_is_no_url_is_refused_with_the_known_forms(given: Any, name: str) -> None:
     message = f"expected a store's URL or path, got {name}: use a path, sqlite:///"
 
     with pytest.raises(TypeError, match=message):
@@ -175,7 +175,7 @@ def test_a_store_in_memory_begins_empty_and_so_is_not_read_only() -> None:
     [("postgresql://db/app", "PostgresEventStore"), ("rediss://db", "RedisEventStore")],
 )
 @pytest.mark.parametrize("read_only", [False, True])
-def test_a_store_on_a_server_is_not_asked_before_it_is_set_up(
+def test_a_store_on_a_server_is_opened_without_a_connection(
     url: str, name: str, *, read_only: bool
 ) -> None:
     assert type(open_store(url, read_only=read_only)).__name__ == name

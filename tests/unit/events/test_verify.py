@@ -31,7 +31,7 @@ def test_extra_checks_see_the_runs_that_keep_the_rules() -> None:
     ]
 
 
-async def test_blobs_are_there_and_deep_down_what_they_should_be(tmp_path: Path) -> None:
+async def test_missing_blobs_are_found_and_by_a_deep_check_damaged_ones(tmp_path: Path) -> None:
     blobs = DirectoryBlobStore(tmp_path)
     digests = {text: await blobs.put(text.encode()) for text in ("good", "bad", "short", "gone")}
     references = {

@@ -7,7 +7,7 @@ from lib.events.wakeups import Wakeups
 SHORT_S, LONG_S = 0.02, 30.0
 
 
-async def test_a_listener_that_rests_heeds_other_processes_afterwards_and_once() -> None:
+async def test_a_paused_listener_wakes_once_for_other_processes_afterwards() -> None:
     wakeups, loop = Wakeups(), asyncio.get_running_loop()
     with wakeups.listen("run") as wake:
         for _ in range(3):
@@ -19,7 +19,7 @@ async def test_a_listener_that_rests_heeds_other_processes_afterwards_and_once()
         assert not await wake.wait(SHORT_S, rest_s=SHORT_S / 2)
 
 
-async def test_a_listener_that_rests_is_woken_by_what_names_its_run() -> None:
+async def test_a_paused_listener_wakes_for_a_commit_to_its_run() -> None:
     wakeups = Wakeups()
     async with asyncio.timeout(200):
         with wakeups.listen("run") as wake:
@@ -32,7 +32,7 @@ async def test_a_listener_that_rests_is_woken_by_what_names_its_run() -> None:
             assert not await wake.wait(SHORT_S, rest_s=SHORT_S * 2)
 
 
-async def test_a_rest_that_is_cancelled_loses_no_wake_up() -> None:
+async def test_a_cancelled_pause_loses_no_wake_up() -> None:
     wakeups = Wakeups()
     with wakeups.listen("run") as wake:
         task = asyncio.create_task(wake.wait(rest_s=LONG_S))

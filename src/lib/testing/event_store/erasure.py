@@ -62,7 +62,7 @@ NO_USE: dict[str, Any] = {
 class ErasureContract(StoreTests):
     """Erasing runs, and what remains."""
 
-    def test_whoever_listens_to_a_run_is_told_that_it_was_erased(self, using: Using) -> None:
+    def test_listeners_of_a_run_wake_when_it_is_erased(self, using: Using) -> None:
         @using
         async def _(store: EventStore) -> None:
             await begin(store, "run")
@@ -72,7 +72,7 @@ class ErasureContract(StoreTests):
                 assert await gone.wait(5)
                 assert not await other.wait(0)
 
-    def test_a_tombstone_says_that_there_was_a_run_and_how_long_it_was(self, using: Using) -> None:
+    def test_a_tombstone_records_the_length_of_its_run(self, using: Using) -> None:
         async def body(store: EventStore) -> None:
             await begin(store, "run", notes=2)
             await begin(store, "other")
@@ -90,7 +90,7 @@ class ErasureContract(StoreTests):
 
         using(body)
 
-    def test_erasing_what_is_not_there_leaves_no_tombstone(self, using: Using) -> None:
+    def test_erasing_a_missing_run_leaves_no_tombstone(self, using: Using) -> None:
         async def body(store: EventStore) -> None:
             assert await store.erase("run") is False
             assert await store.tombstone("run") is None
@@ -114,7 +114,7 @@ class ErasureContract(StoreTests):
 
         using(body)
 
-    def test_an_append_and_an_erasure_at_once_leave_no_event(self, using: Using) -> None:
+    def test_a_concurrent_append_and_erasure_leave_no_event(self, using: Using) -> None:
         async def body(store: EventStore) -> None:
             for number in range(10):
                 name = f"run-{number}"
@@ -152,7 +152,7 @@ class ErasureContract(StoreTests):
 
         using(body)
 
-    def test_runs_that_are_erased_at_once_are_counted_each(self, using: Using) -> None:
+    def test_concurrent_erasures_are_counted_each(self, using: Using) -> None:
         async def body(store: EventStore) -> None:
             before = await erasures_of(store)
             if before is None:
@@ -167,7 +167,7 @@ class ErasureContract(StoreTests):
 
         using(body)
 
-    def test_an_erasure_elsewhere_changes_the_number_here(self, using: Using) -> None:
+    def test_an_erasure_through_another_store_object_changes_the_count(self, using: Using) -> None:
         async def main() -> None:
             async with using.opened() as here, using.opened() as there:
                 await begin(here, "run")
@@ -266,7 +266,7 @@ class ErasureContract(StoreTests):
         using(body)
 
     @pytest.mark.parametrize("value", NO_USE.values(), ids=NO_USE)
-    def test_what_only_looks_like_a_reference_is_none(self, using: Using, value: Any) -> None:
+    def test_values_that_resemble_a_blob_reference_are_none(self, using: Using, value: Any) -> None:
         async def body(store: EventStore) -> None:
             part = {"type": "of-a-newer-release", "blob": value}
             message = {"role": "user", "content": "x", "file": value}
@@ -279,7 +279,7 @@ class ErasureContract(StoreTests):
 
         using(body)
 
-    def test_what_a_model_writes_refers_to_no_blob(self, using: Using) -> None:
+    def test_output_of_a_model_refers_to_no_blob(self, using: Using) -> None:
         async def body(store: EventStore) -> None:
             [message] = attached(A)
             call = {"type": "tool_call", "id": "c", "name": "f", "arguments": {"x": blob(A)}}
@@ -294,7 +294,7 @@ class ErasureContract(StoreTests):
 
         using(body)
 
-    def test_what_was_erased_an_hour_ago_is_still_refused(self, using: Using) -> None:
+    def test_appends_to_a_run_erased_an_hour_ago_are_refused(self, using: Using) -> None:
         async def body(store: EventStore) -> None:
             await begin(store, "run")
             await store.erase("run")

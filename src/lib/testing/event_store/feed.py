@@ -64,7 +64,7 @@ class FeedContract(StoreTests):
 
         using(body)
 
-    def test_a_partition_that_there_is_not_is_refused(self, using: Using) -> None:
+    def test_a_missing_partition_is_refused(self, using: Using) -> None:
         async def body(store: EventStore) -> None:
             assert store.partitions >= 1
             for number in (-1, store.partitions):
@@ -103,7 +103,7 @@ class FeedContract(StoreTests):
 
         using(body)
 
-    def test_the_cursor_of_a_partition_knows_nothing_of_the_others(self, using: Using) -> None:
+    def test_cursors_of_partitions_are_independent(self, using: Using) -> None:
         async def body(store: EventStore) -> None:
             ends = [(await store.feed(END, partition=n)).cursor for n in range(store.partitions)]
             events: list[Event] = []
@@ -145,7 +145,7 @@ class FeedContract(StoreTests):
 
         using(body)
 
-    def test_listeners_wake_for_what_they_listen_to(self, using: Using) -> None:
+    def test_listeners_wake_only_for_commits_that_concern_them(self, using: Using) -> None:
         async def body(store: EventStore) -> None:
             await begin(store, "a")
             await begin(store, "b")

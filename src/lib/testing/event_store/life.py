@@ -120,7 +120,7 @@ class LifeContract(StoreTests):
 
         using(body)
 
-    def test_what_was_under_way_when_the_store_was_closed_is_finished(self, using: Using) -> None:
+    def test_close_finishes_calls_under_way(self, using: Using) -> None:
         async def main() -> None:
             async with using.opened() as store:
                 tasks = [asyncio.create_task(begin(store, f"run-{n}")) for n in range(5)]
@@ -131,7 +131,7 @@ class LifeContract(StoreTests):
 
         run(main())
 
-    def test_what_a_closed_store_keeps_is_as_declared(self, using: Using) -> None:
+    def test_a_reopened_store_keeps_as_much_as_declared(self, using: Using) -> None:
         async def main() -> None:
             store = using.kind.open(using.place, using.clock)
             await store.setup()
@@ -156,7 +156,7 @@ class LifeContract(StoreTests):
 
         run(main())
 
-    def test_what_another_store_on_the_same_place_sees_is_as_declared(self, using: Using) -> None:
+    def test_another_store_on_the_same_place_sees_as_much_as_declared(self, using: Using) -> None:
         async def main() -> None:
             async with using.opened() as one, using.opened() as two:
                 log = await begin(one, "run")
@@ -166,7 +166,7 @@ class LifeContract(StoreTests):
 
         run(main())
 
-    def test_stores_on_one_place_agree_whoever_writes(self, using: Using) -> None:
+    def test_stores_on_one_place_agree_on_every_write(self, using: Using) -> None:
         async def main() -> None:
             async with using.opened() as one, using.opened() as two:
                 if not using.kind.shared:

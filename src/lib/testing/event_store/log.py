@@ -151,7 +151,7 @@ class LogContract(StoreTests):
 
         using(body)
 
-    def test_nobody_shares_a_payload_with_the_store(self, using: Using) -> None:
+    def test_payloads_are_copied_in_and_out_of_the_store(self, using: Using) -> None:
         async def body(store: EventStore) -> None:
             data = {"items": [1]}
             appended = await store.append("run", [started(), NewEvent(NOTE, data, AT)], expected=0)
@@ -199,7 +199,7 @@ class LogContract(StoreTests):
 
         using(body)
 
-    def test_what_is_refused_touches_nothing_that_is_appended_beside_it(self, using: Using) -> None:
+    def test_a_refused_append_leaves_concurrent_appends_alone(self, using: Using) -> None:
         async def body(store: EventStore) -> None:
             for name in ("run", "other"):
                 await begin(store, name)

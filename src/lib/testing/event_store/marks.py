@@ -32,7 +32,7 @@ class MarksContract(StoreTests):
 
         using(body)
 
-    def test_a_mark_is_swapped_only_if_it_is_as_expected(self, using: Using) -> None:
+    def test_a_mark_is_changed_only_if_it_is_as_expected(self, using: Using) -> None:
         async def body(store: EventStore) -> None:
             assert await store.compare_and_set_mark("a", expected="1", value="2") is False
             assert await store.compare_and_set_mark("a", expected=None, value="1") is True
@@ -45,7 +45,7 @@ class MarksContract(StoreTests):
 
         using(body)
 
-    def test_of_many_who_swap_a_mark_at_once_one_succeeds(self, using: Using) -> None:
+    def test_of_concurrent_changes_of_a_mark_one_succeeds(self, using: Using) -> None:
         async def body(store: EventStore) -> None:
             swaps = [store.compare_and_set_mark("a", expected=None, value=str(n)) for n in range(8)]
             swapped = await asyncio.gather(*swaps)
@@ -55,7 +55,7 @@ class MarksContract(StoreTests):
 
         using(body)
 
-    def test_a_runs_marks_go_with_it_and_no_others(self, using: Using) -> None:
+    def test_erasing_a_run_deletes_its_marks_and_no_others(self, using: Using) -> None:
         async def body(store: EventStore) -> None:
             names = [run_mark(run_id, "x") for run_id in ("a", "a/x", "a0", "ab", "ä", "A")]
             await begin(store, "a")
@@ -71,9 +71,7 @@ class MarksContract(StoreTests):
     @pytest.mark.parametrize(
         "prefix", ["", "a", "Ab", "é", "none", "\ud7ff", "\U0010ffff", *HOSTILE]
     )
-    def test_marks_are_listed_by_how_their_names_begin_whatever_that_is(
-        self, using: Using, prefix: str
-    ) -> None:
+    def test_marks_are_listed_by_any_prefix_of_their_names(self, using: Using, prefix: str) -> None:
         async def body(store: EventStore) -> None:
             await asyncio.gather(*(store.set_mark(name, f"<{name}>") for name in NAMES))
             found = await store.marks(prefix)

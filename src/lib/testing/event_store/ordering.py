@@ -30,7 +30,7 @@ _IDLE_S: Final = 0.005
 class OrderingContract(StoreTests):
     """The order of commits, as readers of the feed see it."""
 
-    def test_whoever_follows_while_many_write_sees_every_event_once_and_in_order(
+    def test_a_reader_beside_many_writers_sees_every_event_once_and_in_order(
         self, using: Using
     ) -> None:
         """Commits of all sizes are under way at once, so later ones end before earlier ones."""

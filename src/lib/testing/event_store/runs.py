@@ -20,7 +20,7 @@ _YEAR_S = 365 * 86_400.0
 class RunsContract(StoreTests):
     """Listing and erasing runs."""
 
-    def test_a_run_is_listed_as_its_log_tells(self, using: Using) -> None:
+    def test_the_listed_run_agrees_with_its_log(self, using: Using) -> None:
         async def body(store: EventStore) -> None:
             parent = {"run_id": "parent", "key": "child/1"}
             later = AT + timedelta(seconds=9)
@@ -83,7 +83,7 @@ class RunsContract(StoreTests):
             (RunQuery(after="z", tenant="t", status="closed", limit=1), ["b"]),
         ],
     )
-    def test_runs_are_listed_oldest_first_and_by_what_is_asked(
+    def test_runs_are_listed_oldest_first_and_filtered_by_the_query(
         self, using: Using, query: RunQuery, names: list[str]
     ) -> None:
         async def body(store: EventStore) -> None:
@@ -99,7 +99,7 @@ class RunsContract(StoreTests):
 
         using(body)
 
-    def test_going_on_after_a_run_that_is_not_here_is_refused(self, using: Using) -> None:
+    def test_a_list_after_a_missing_run_is_refused(self, using: Using) -> None:
         async def body(store: EventStore) -> None:
             await begin(store, "run")
             with pytest.raises(RunNotFound) as caught:
@@ -157,7 +157,7 @@ class LeaseContract(StoreTests):
 
         using(body)
 
-    def test_only_runs_of_the_algorithms_asked_for_are_claimed(self, using: Using) -> None:
+    def test_only_runs_of_the_requested_algorithms_are_claimed(self, using: Using) -> None:
         async def body(store: EventStore) -> None:
             for name, algorithm in (("a", "react"), ("b", "session"), ("c", "debate")):
                 await begin(store, name, algorithm=algorithm)
@@ -186,9 +186,7 @@ class LeaseContract(StoreTests):
 
         using(body)
 
-    def test_runs_to_pass_over_are_not_claimed_and_do_not_use_up_the_limit(
-        self, using: Using
-    ) -> None:
+    def test_skipped_runs_are_not_claimed_and_do_not_use_up_the_limit(self, using: Using) -> None:
         async def body(store: EventStore) -> None:
             for name in ("a", "ä\0'b", "c", "d"):
                 await begin(store, name)
@@ -214,7 +212,7 @@ class LeaseContract(StoreTests):
 
         using(body)
 
-    def test_thousands_of_runs_can_be_passed_over(self, using: Using) -> None:
+    def test_thousands_of_runs_can_be_skipped(self, using: Using) -> None:
         async def body(store: EventStore) -> None:
             for number in range(40):
                 await begin(store, f"run-{number}")
