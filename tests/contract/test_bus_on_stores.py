@@ -27,7 +27,7 @@ Key = tuple[str, int]
 
 
 class Dying:
-    """The store of a process that is killed: nothing that it still tries is done."""
+    """The store of a killed process: it carries out none of its later calls."""
 
     def __init__(self, store: EventStore) -> None:
         self._store, self.dead = store, False

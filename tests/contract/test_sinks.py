@@ -195,7 +195,7 @@ SINKS = {
     "console": SinkKind(open=open_console, repeats="append", open_broken=broken_console),
     "otel": SinkKind(open=open_otel, repeats="append", open_broken=broken_otel, sends_open=False),
     "langfuse": vendor(LangfuseServer, langfuse, lambda server: server.scores, "append"),
-    # The next two keep the first, which is the same to who sends no open span.
+    # The next two keep the first, which is the same if no open span is sent.
     "langsmith": vendor(LangSmithServer, langsmith, lambda server: server.feedback, "replace"),
     "phoenix": vendor(PhoenixServer, phoenix, lambda server: server.annotations, "replace"),
 }

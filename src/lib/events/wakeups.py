@@ -1,6 +1,6 @@
 """Wake-ups: tell the tasks of one event loop that logs have new events.
 
-A wake-up says "look again", never what has happened: the log is the truth. A store calls
+A wake-up means "look again", never what has happened: the log is the truth. A store calls
 `committed` after each commit of its own, and `foreign` when it sees a commit of another process.
 One poll per store finds that out (`poll_for_commits`), never one per waiter.
 """
@@ -134,7 +134,7 @@ class Wakeups:
         Args:
             run_id: the run that has new events.
             signal: whether the last one is a signal.
-            partition: that of the run; None if there is one partition, or it is not known.
+            partition: that of the run; None if there is one partition, or it is unknown.
         """
         for key in (run_id, None):
             for listener in self._by_run.get(key, ()):

@@ -43,7 +43,7 @@ def digest_of(number: int) -> str:
 
 
 async def marked(store: SQLiteEventStore, number: int, random_: random.Random) -> str:
-    """Write a run that says its number in every column there is; return its id."""
+    """Write a run with its number in every column; return its id."""
     tag = f"mark{number:04}tag"
     run_id = f"{random_.randbytes(6).hex()}-{tag}-id"
     blob = {"$blob": digest_of(number), "size": 1, "type": "text/plain"}

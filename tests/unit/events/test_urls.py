@@ -62,19 +62,19 @@ NONE = {
 }
 
 
-@pytest.mark.parametrize("given", PLACES)
-def test_a_url_or_a_path_names_a_store_and_shows_no_password(given: str) -> None:
-    kind, target, shown = PLACES[given]
-    place = parse_store_url(given)
+@pytest.mark.parametrize("url", PLACES)
+def test_a_url_or_a_path_names_a_store_and_shows_no_password(url: str) -> None:
+    kind, target, shown = PLACES[url]
+    place = parse_store_url(url)
 
     assert (place.kind, place.target, place.display) == (kind, target, shown)
     assert "secret" not in repr(place)
 
 
-@pytest.mark.parametrize("given", NONE)
-def test_an_unknown_url_is_refused_without_its_password(given: str) -> None:
-    with pytest.raises(ValueError, match=NONE[given]) as caught:
-        open_store(given)
+@pytest.mark.parametrize("url", NONE)
+def test_an_unknown_url_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(ValueError, match=NONE[url]) as caught:
+        open_store(url)
 
     assert "secret" not in str(caught.value)
     assert caught.value.__cause__ is None
@@ -87,18 +87,18 @@ class BytesPath:
 
 
 @pytest.mark.parametrize(
-    ("given", "name"),
+    ("url", "name"),
     [(None, "NoneType"), (5, "int"), (b"runs.db", "bytes"), (BytesPath(), "bytes")],
 )
-def test_an_argument_that_is_no_url_is_refused_with_the_known_forms(given: Any, name: str) -> None:
+def test_an_argument_that_is_no_url_is_refused_with_the_known_forms(url: Any, name: str) -> None:
     message = f"expected a store's URL or path, got {name}: use a path, sqlite:///"
 
     with pytest.raises(TypeError, match=message):
-        open_store(given)
+        open_store(url)
 
 
 @pytest.mark.parametrize(
-    ("given", "target", "part", "shown"),
+    ("url", "target", "part", "shown"),
     [
         (
             "postgresql://db/app?schema=agents",
@@ -117,17 +117,17 @@ def test_an_argument_that_is_no_url_is_refused_with_the_known_forms(given: Any, 
     ],
 )
 def test_a_url_names_one_of_several_stores_in_a_database(
-    given: str, target: str, part: str | None, shown: str
+    url: str, target: str, part: str | None, shown: str
 ) -> None:
-    place = parse_store_url(given)
+    place = parse_store_url(url)
 
     assert (place.target, place.option, place.display) == (target, part, shown)
 
 
-@pytest.mark.parametrize("given", ["redis://db?prefix=", "redis://db?prefix=a&prefix=b"])
-def test_a_store_in_a_database_has_one_name(given: str) -> None:
+@pytest.mark.parametrize("url", ["redis://db?prefix=", "redis://db?prefix=a&prefix=b"])
+def test_a_store_in_a_database_has_one_name(url: str) -> None:
     with pytest.raises(ValueError, match="prefix= of a store's URL once"):
-        parse_store_url(given)
+        parse_store_url(url)
 
 
 async def test_the_schema_and_the_prefix_of_a_url_reach_the_store() -> None:

@@ -1,6 +1,6 @@
 """The progress of a group in one partition: its cursor and its owner, the value of one mark.
 
-Pure: this module says which progress may follow another one, `claim` writes it.
+Pure: this module decides which progress may follow another one, `claim` writes it.
 
 A page that fails is delivered again, after pauses that grow. After `max_deliveries`, its events are
 delivered one by one, to find the one that is at fault. An exception shows that at once; a process

@@ -72,11 +72,11 @@ class Using:
 
 
 class StoreTests:
-    """The parts of the contract need a fixture `kind` of their subclass."""
+    """Base of the parts of the contract; they need a fixture `kind` of their subclass."""
 
     @pytest.fixture
     def using(self, kind: StoreKind, tmp_path: Path) -> Using:
-        """Return what runs the body of a test."""
+        """Return the runner of the body of a test."""
         return Using(kind, tmp_path, ManualClock())
 
 
@@ -99,7 +99,7 @@ def ended(outcome: str = "COMPLETED") -> NewEvent:
 
 
 def note(text: str = "", *, at: datetime = AT, user: str | None = None) -> NewEvent:
-    """Return an event that says something."""
+    """Return an event with a text."""
     return NewEvent(NOTE, {"text": text}, at, user=user)
 
 

@@ -9,7 +9,7 @@
     lib_tombstones  the records of erased runs
     lib_blob_uses   which runs refer to which blob
 
-Times are microseconds since 1970 in UTC. Inside the file a run has a number, given at its
+Times are microseconds since 1970 in UTC. Inside the file a run has a number, assigned at its
 start: names are random, and an index over them would touch a page of its own for every append.
 """
 

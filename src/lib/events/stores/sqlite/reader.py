@@ -42,7 +42,7 @@ class Reader:
         """Open a file that exists and has the newest layout.
 
         Raises:
-            StoreError: as `EventStore.setup` says.
+            StoreError: see `EventStore.setup`.
         """
         with typed_errors(store), ExitStack() as held:
             connection = held.enter_context(closing(connect_to_read(path)))

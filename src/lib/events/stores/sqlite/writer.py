@@ -110,7 +110,7 @@ class Writer:
         """Open the file; create and migrate it if need be.
 
         Raises:
-            StoreError: as `EventStore.setup` says.
+            StoreError: see `EventStore.setup`.
         """
         with typed_errors(store), ExitStack() as held:
             connection = held.enter_context(closing(connect(path)))
