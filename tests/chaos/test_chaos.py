@@ -18,7 +18,7 @@ RUNS, SECONDS = (200, 120) if LONG else (24, 8)
 
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize("store", ["sqlite", "postgres", "redis"])
-def test_every_run_ends_once_whatever_becomes_of_its_workers(
+def test_every_run_ends_exactly_once_when_workers_are_killed(
     store: str, unmeasured: dict[str, str]
 ) -> None:
     program = Path(__file__).with_name("chaos.py")

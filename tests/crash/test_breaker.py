@@ -27,34 +27,34 @@ def heard(*pieces: bytes) -> list[bool]:
     return [requests.writes(piece) for piece in pieces]
 
 
-def test_a_prepared_append_is_found_each_time_it_is_executed() -> None:
+def test_each_execution_of_a_prepared_append_is_detected() -> None:
     prepared = parse(b"one", INSERT) + SYNC, parse(b"two", b"SELECT 1") + SYNC
     executed = bind(b"one") + SYNC, bind(b"two") + SYNC, bind(b"one") + SYNC
 
     assert heard(*prepared, *executed) == [False, False, True, False, True]
 
 
-def test_an_append_that_is_not_prepared_is_found() -> None:
+def test_an_unprepared_append_is_detected() -> None:
     unnamed = parse(b"", INSERT) + bind(b"") + SYNC
     simple = message(b"Q", INSERT + b"\0")
 
     assert heard(unnamed, parse(b"", b"SELECT 1") + bind(b""), simple) == [True, False, True]
 
 
-def test_an_append_in_pieces_is_found_before_the_server_can_execute_it() -> None:
+def test_a_fragmented_append_is_detected_before_the_server_executes_it() -> None:
     whole = parse(b"one", INSERT) + bind(b"one")
     pieces = [whole[n : n + 1] for n in range(len(whole))]
 
     assert heard(*pieces, SYNC) == [False] * (len(whole) - 1) + [True, False]
 
 
-def test_statements_are_those_of_their_connection() -> None:
+def test_prepared_statements_are_tracked_per_connection() -> None:
     heard(parse(b"one", INSERT))
 
     assert heard(bind(b"one")) == [False]
 
 
-def test_an_offer_to_encrypt_is_no_message_of_a_session() -> None:
+def test_an_ssl_request_is_not_parsed_as_a_session_message() -> None:
     requests = PostgresRequests()
     offer = (8).to_bytes(4) + (80877103).to_bytes(4)
 

@@ -57,7 +57,7 @@ ONLY_SESSION = pytest.mark.parametrize("scenario", ["session"])
 
 
 @each_scenario
-def test_every_case_dies_where_it_should_and_ends(cases: Cases) -> None:
+def test_every_case_crashes_at_its_point_and_then_ends(cases: Cases) -> None:
     undisturbed = cases[0]
     once = [case["died"][0] for case in cases if len(case["died"]) == 1]
 
@@ -69,7 +69,7 @@ def test_every_case_dies_where_it_should_and_ends(cases: Cases) -> None:
 
 
 @each_scenario
-def test_a_run_passes_the_points_that_it_is_made_of(cases: Cases, scenario: str) -> None:
+def test_a_run_passes_every_expected_crash_point(cases: Cases, scenario: str) -> None:
     appends, effects = {
         "go": (7, ["pay:1", "pay:2", "book:1", "look:1", "send:1"]),
         "delegate": (10, ["pay:1"]),
@@ -83,7 +83,7 @@ def test_a_run_passes_the_points_that_it_is_made_of(cases: Cases, scenario: str)
     assert {point.rpartition(":")[0] for point in cases[0]["seen"]} == expected
 
 
-def test_there_are_enough_cases(all_cases: Cases, store: str) -> None:
+def test_the_matrix_has_enough_cases(all_cases: Cases, store: str) -> None:
     died_twice = Counter(case["scenario"] for case in all_cases if len(case["died"]) == 2)
 
     assert len(all_cases) > 120
@@ -94,7 +94,7 @@ def test_there_are_enough_cases(all_cases: Cases, store: str) -> None:
 
 
 @each_scenario
-def test_connections_to_servers_die_beside_every_append(cases: Cases, store: str) -> None:
+def test_server_connections_are_cut_at_every_append(cases: Cases, store: str) -> None:
     appends = [p.removesuffix(":after") for p in cases[0]["seen"] if re.match("append:.*after", p)]
     cut = [case for case in cases if case["cut"]]
 
@@ -121,7 +121,7 @@ def test_an_idempotent_tool_has_each_effect_under_one_key(cases: Cases, scenario
 
 
 @each_scenario
-def test_a_once_tool_that_is_asked_has_its_effect_once_and_is_never_unknown(
+def test_a_once_tool_with_a_check_has_its_effect_once_and_never_an_unknown_outcome(
     cases: Cases, scenario: str
 ) -> None:
     for case in cases:
@@ -133,7 +133,7 @@ def test_a_once_tool_that_is_asked_has_its_effect_once_and_is_never_unknown(
 
 
 @each_scenario
-def test_the_answer_is_that_of_the_undisturbed_run_but_for_unknown_payments(
+def test_the_answer_equals_that_of_an_undisturbed_run_except_for_unknown_payments(
     cases: Cases, scenario: str
 ) -> None:
     undisturbed = cases[0]["output"]
@@ -153,9 +153,7 @@ def test_the_answer_is_that_of_the_undisturbed_run_but_for_unknown_payments(
 
 
 @each_scenario
-def test_a_payment_that_the_model_was_told_of_stands_in_the_ledger(
-    cases: Cases, scenario: str
-) -> None:
+def test_a_payment_reported_to_the_model_is_in_the_ledger(cases: Cases, scenario: str) -> None:
     for case in cases:
         told = len(re.findall(r"pay-\d=pay done", case["output"]))
         paid = sum(line.startswith("pay ") for line in case["ledger"])
@@ -173,7 +171,7 @@ def test_a_payment_is_unknown_only_if_the_process_died_between_its_intent_and_it
 
 
 @ONLY_DELEGATE
-def test_what_the_other_agent_does_once_is_all_that_is_done(cases: Cases) -> None:
+def test_a_delegated_payment_happens_exactly_once(cases: Cases) -> None:
     for case in cases:
         assert len(case["ledger"]) <= 1, case
 

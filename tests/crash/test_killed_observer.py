@@ -179,7 +179,7 @@ def next_process(some: Backends, *, hours: int = 1) -> Any:
 
 
 @pytest.mark.parametrize("flush", [False, True])
-async def test_a_run_that_dies_in_its_21st_call_is_told_whole_and_once(
+async def test_a_run_killed_in_its_21st_call_is_exported_complete_and_once(
     flush: bool,
     tmp_path: Path,
     unmeasured: dict[str, str],
@@ -221,7 +221,7 @@ async def check_interrupted(some: Backends) -> None:
 
 
 @pytest.mark.parametrize("kept", [False, True])
-async def test_a_process_that_dies_while_it_exports_leaves_the_rest_to_the_next_one(
+async def test_the_next_process_exports_what_a_process_killed_during_export_left(
     kept: bool, tmp_path: Path, unmeasured: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with backends(tmp_path, unmeasured, monkeypatch) as some:
@@ -236,7 +236,7 @@ async def test_a_process_that_dies_while_it_exports_leaves_the_rest_to_the_next_
         await next_exports_by_itself(some, unsure={"otel", "file"} if kept else {"file"})
 
 
-async def test_runs_that_had_ended_before_their_process_died_are_exported_by_the_next_one(
+async def test_the_next_process_exports_runs_that_ended_before_a_crash(
     tmp_path: Path, unmeasured: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with backends(tmp_path, unmeasured, monkeypatch) as some:

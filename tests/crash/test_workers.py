@@ -118,7 +118,7 @@ async def test_two_workers_share_30_runs_and_no_effect_happens_twice(
         assert len({pid for _, _, pid in ledger}) == 2
 
 
-async def test_what_a_killed_worker_was_doing_is_taken_over(
+async def test_another_worker_takes_over_the_runs_of_a_killed_worker(
     tmp_path: Path, unmeasured: dict[str, str]
 ) -> None:
     async with crew(tmp_path, unmeasured) as some:
@@ -141,7 +141,7 @@ async def test_what_a_killed_worker_was_doing_is_taken_over(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_lets_a_worker_finish_what_is_under_way(
+async def test_a_first_signal_lets_a_worker_finish_its_calls(
     number: signal.Signals, tmp_path: Path, unmeasured: dict[str, str]
 ) -> None:
     async with crew(tmp_path, unmeasured) as some:
@@ -159,7 +159,7 @@ async def test_a_signal_lets_a_worker_finish_what_is_under_way(
         assert (await late[0].info()).head == 1
 
 
-async def test_a_second_signal_stops_at_once_and_others_go_on_without_waiting_for_a_lease(
+async def test_a_second_signal_stops_at_once_and_releases_the_leases(
     tmp_path: Path, unmeasured: dict[str, str]
 ) -> None:
     async with crew(tmp_path, unmeasured) as some:

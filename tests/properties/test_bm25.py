@@ -31,7 +31,7 @@ def by_the_formula(texts: dict[int, list[str]], query: list[str], row: int) -> f
 
 
 @given(plan=steps, query=terms, limit=st.integers(1, 8), eager=st.booleans())
-def test_it_agrees_with_the_formula_after_any_steps(
+def test_scores_equal_the_formula_after_any_upserts_and_deletes(
     plan: list[tuple[str, list[str] | int]], query: list[str], limit: int, *, eager: bool
 ) -> None:
     with pytest.MonkeyPatch.context() as patched:

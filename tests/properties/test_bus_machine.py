@@ -136,7 +136,7 @@ def silence() -> Iterator[None]:
 @pytest.mark.usefixtures("silence")
 @pytest.mark.timeout(0 if SEEDS > 25 else 900)
 @pytest.mark.parametrize("partitions", [1, 3])
-def test_every_event_gets_to_every_group_in_order_whatever_happens_to_its_buses(
+def test_every_group_receives_every_event_in_order_when_buses_fail(
     partitions: int,
 ) -> None:
     for seed in range(SEEDS):
@@ -150,7 +150,7 @@ def test_every_event_gets_to_every_group_in_order_whatever_happens_to_its_buses(
                 raise
 
 
-async def test_what_was_claimed_for_long_is_left_to_others_for_a_moment() -> None:
+async def test_a_partition_held_for_long_is_briefly_left_to_other_buses() -> None:
     clock, seen = ManualClock(), list[int]()
     store: Any = PartitionedStore(3, clock)
     await store.setup()

@@ -144,7 +144,7 @@ def model_calls_at_once(logs: list[list[Event]]) -> int:
 
 
 @given(seed=seeds, budget=budgets)
-async def test_a_tree_never_spends_more_than_its_budget_and_the_calls_under_way(
+async def test_a_tree_spends_at_most_its_budget_plus_the_calls_in_flight(
     seed: int, budget: Budget
 ) -> None:
     result, runs, logs = await play(seed, budget)
@@ -162,7 +162,7 @@ async def test_a_tree_never_spends_more_than_its_budget_and_the_calls_under_way(
 
 
 @given(seed=seeds, budget=st.none() | budgets)
-async def test_what_a_root_counts_is_the_sum_of_what_the_logs_of_its_tree_tell(
+async def test_the_spend_of_a_root_is_the_sum_over_the_logs_of_its_tree(
     seed: int, budget: Budget | None
 ) -> None:
     result, _, logs = await play(seed, budget)

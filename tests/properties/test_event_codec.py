@@ -45,7 +45,7 @@ def test_payloads_come_back_as_they_were(payload: dict[str, Any]) -> None:
 
 
 @given(payloads)
-def test_the_order_of_keys_does_not_count(payload: dict[str, Any]) -> None:
+def test_the_order_of_keys_does_not_change_the_encoding(payload: dict[str, Any]) -> None:
     assert encode_data(dict(reversed(payload.items()))) == encode_data(payload)
 
 
@@ -58,7 +58,7 @@ def test_times_come_back_in_utc(at: datetime) -> None:
 
 
 @given(moments, moments)
-def test_times_are_ordered_as_their_numbers(one: datetime, two: datetime) -> None:
+def test_times_sort_like_their_stored_numbers(one: datetime, two: datetime) -> None:
     assert (one < two) == (encode_time(one) < encode_time(two))
 
 
@@ -79,9 +79,7 @@ def test_exported_events_come_back_as_they_were(event: Event) -> None:
 
 
 @given(st.data(), values)
-def test_every_reference_that_is_put_into_a_payload_is_found(
-    data: st.DataObject, value: Any
-) -> None:
+def test_every_blob_reference_in_a_payload_is_found(data: st.DataObject, value: Any) -> None:
     put: list[BlobReference] = []
 
     def with_references(inner: Any) -> Any:

@@ -59,7 +59,7 @@ def answer(call: Callable[[], object]) -> Any:
 
 
 @given(trees, st.lists(paths, min_size=1, max_size=12), st.booleans())
-def test_what_is_read_is_inside_and_neither_hidden_nor_denied(
+def test_files_that_are_read_are_inside_the_root_and_neither_hidden_nor_denied(
     tree: Tree, asked: list[str], allow_hidden: bool
 ) -> None:
     with tempfile.TemporaryDirectory() as made:
@@ -83,7 +83,7 @@ def test_what_is_read_is_inside_and_neither_hidden_nor_denied(
 
 
 @given(trees, paths)
-def test_what_is_listed_may_be_shown_and_lies_in_the_directory(tree: Tree, path: str) -> None:
+def test_listed_files_are_allowed_and_lie_in_the_directory(tree: Tree, path: str) -> None:
     with tempfile.TemporaryDirectory() as made:
         base = Path(made).resolve()
         plant(base / "root", tree, base)
@@ -99,7 +99,7 @@ def test_what_is_listed_may_be_shown_and_lies_in_the_directory(tree: Tree, path:
 
 
 @given(st.text(max_size=30))
-def test_any_text_asked_for_is_answered_or_refused(path: str) -> None:
+def test_any_path_is_either_answered_or_refused(path: str) -> None:
     with tempfile.TemporaryDirectory() as made:
         access = FileAccess(Path(made))
         with pytest.raises(ToolError) as caught:

@@ -28,7 +28,9 @@ def think(messages: Sequence[Message]) -> Reply:
     return Reply((Text(THOUGHT), call), Usage(input_tokens=100_000 + 300 * made), "tool_calls")
 
 
-async def test_200_calls_on_a_100k_token_conversation_cost_less_than_twice_what_is_new() -> None:
+async def test_200_calls_on_a_100k_token_conversation_cost_less_than_twice_the_new_content() -> (
+    None
+):
     store = MemoryEventStore()
     client = FunctionClient(think)
     async with make_engine(client, work, store=store, agent=AGENT) as engine:

@@ -160,7 +160,7 @@ def read_by_all(events: list[Event]) -> None:
 
 
 @given(payloads(), st.lists(EVENTS, max_size=6))
-def test_every_reader_reads_whatever_an_older_release_has_stored(
+def test_every_reader_reads_malformed_events_of_older_releases(
     start: dict[str, Any], rest: list[tuple[str, dict[str, Any]]]
 ) -> None:
     events = log((k.RUN_STARTED, start), *rest)
@@ -171,7 +171,7 @@ def test_every_reader_reads_whatever_an_older_release_has_stored(
 
 
 @given(st.lists(EVENTS.filter(lambda each: each[0] != k.RUN_STARTED), max_size=6))
-def test_a_store_refuses_a_payload_or_every_reader_can_read_it(
+def test_every_payload_that_a_store_accepts_is_readable_by_every_reader(
     entries: list[tuple[str, dict[str, Any]]],
 ) -> None:
     async def main() -> list[Event]:

@@ -301,7 +301,7 @@ class Machine(RuleBasedStateMachine):
 
 
 @pytest.mark.timeout(1800 if LONG else 900)
-def test_every_backend_has_what_the_logs_tell_once_whatever_happened() -> None:
+def test_every_backend_has_each_span_of_the_logs_exactly_once() -> None:
     logging.disable(logging.CRITICAL)  # a world full of failures has much to tell
     try:
         # Without threads, so that the same steps go the same way.

@@ -90,7 +90,7 @@ async def _play(
 
 
 @given(seed=seeds, budget=budgets)
-async def test_spend_is_never_above_the_budget_plus_the_call_under_way(
+async def test_spend_is_never_above_the_budget_plus_the_call_in_flight(
     seed: int, budget: Budget
 ) -> None:
     result, _ = await play(seed, budget, cancel_at=10**9)

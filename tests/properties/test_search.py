@@ -99,7 +99,7 @@ def first_passes_are_used_however_little_there_is_to_read() -> Iterator[None]:
 @pytest.mark.parametrize("by", FIRST_PASSES)
 @pytest.mark.parametrize("metric", ["cosine", "dot", "euclidean"])
 @given(data=st.data())
-def test_nothing_that_belongs_to_the_answer_is_missed(
+def test_a_search_misses_no_row_of_the_exact_answer(
     metric: Metric, by: str, data: st.DataObject
 ) -> None:
     draw: Any = data.draw
@@ -134,7 +134,7 @@ def test_nothing_that_belongs_to_the_answer_is_missed(
 @pytest.mark.parametrize("by", FIRST_PASSES)
 @pytest.mark.parametrize("metric", ["cosine", "dot", "euclidean"])
 @pytest.mark.parametrize("share", [1.0, 0.5, 0.1])
-def test_it_holds_for_thousands_of_rows_with_near_duplicates(
+def test_the_answer_is_exact_for_thousands_of_rows_with_near_duplicates(
     metric: Metric, share: float, by: str
 ) -> None:
     noise = np.random.default_rng(3)
@@ -154,7 +154,7 @@ def test_it_holds_for_thousands_of_rows_with_near_duplicates(
 
 @pytest.mark.parametrize("by", ["codes", "codes of heads", "heads"])
 @pytest.mark.parametrize("metric", ["cosine", "dot", "euclidean"])
-def test_it_holds_from_block_to_block_whatever_the_sizes_in_each(metric: Metric, by: str) -> None:
+def test_the_answer_is_exact_across_blocks_of_any_scale(metric: Metric, by: str) -> None:
     noise = np.random.default_rng(5)
     vectors = noise.standard_normal((3000, 24)).astype(np.float32)
     vectors *= 10.0 ** noise.integers(-12, 8, (3000, 1))
@@ -172,7 +172,7 @@ def test_it_holds_from_block_to_block_whatever_the_sizes_in_each(metric: Metric,
             assert found == plainly(vectors, query, k, metric, rows=passing, ids=ids)
 
 
-def test_where_a_row_stands_does_not_change_its_score() -> None:
+def test_the_position_of_a_row_does_not_change_its_score() -> None:
     noise = np.random.default_rng(4)
     vector = noise.standard_normal(384).astype(np.float32)
     vectors = noise.standard_normal((5000, 384)).astype(np.float32)

@@ -258,7 +258,7 @@ async def test_turns_are_answered_in_order_once_each_with_the_whole_conversation
 
 @given(ops=ops, keeping=st.booleans())
 @example(ops=[("send", 38), ("send", 6), ("yield", 0), ("restart", 26)], keeping=True)
-async def test_they_are_so_in_a_file(ops: list[Op], keeping: bool) -> None:
+async def test_turns_are_answered_in_order_in_a_store_on_disk(ops: list[Op], keeping: bool) -> None:
     clock = ManualClock()
     with tempfile.TemporaryDirectory() as folder:
         store = SQLiteEventStore(Path(folder) / "log.db", durability="normal", clock=clock)

@@ -37,7 +37,7 @@ def as_bytes(spans: Sequence[Span]) -> bytes:
 
 
 @given(traces())
-async def test_the_logs_that_these_laws_are_shown_on_keep_every_rule_of_a_log(
+async def test_generated_logs_verify(
     drawn: list[list[Event]],
 ):
     store = MemoryEventStore()
@@ -49,7 +49,7 @@ async def test_the_logs_that_these_laws_are_shown_on_keep_every_rule_of_a_log(
 
 
 @given(logs(), st.booleans(), limits)
-def test_a_log_gives_the_same_bytes_whenever_it_is_read(
+def test_spans_of_a_log_are_the_same_bytes_at_each_reading(
     log: list[Event], capture: bool, limit: int
 ):
     again = [event_from_json(event_to_json(event)) for event in log]
@@ -118,7 +118,7 @@ def test_each_judgement_is_one_span_whenever_and_however_often_it_comes(log: lis
 
 
 @given(logs())
-def test_open_are_exactly_the_spans_of_what_the_log_leaves_open(log: list[Event]):
+def test_exactly_the_unfinished_work_of_a_log_has_open_spans(log: list[Event]):
     opened: dict[tuple[str, str], None] = {("run", ""): None}
     request: set[str] = set()
     for event in log:
@@ -167,9 +167,7 @@ def test_every_parent_comes_before_its_children_and_none_is_missing(drawn: list[
 
 
 @given(traces(content=st.just(SECRET), words=st.just(SECRET)), limits)
-def test_nothing_that_was_said_is_in_a_span_unless_content_is_captured(
-    drawn: list[list[Event]], limit: int
-):
+def test_spans_hold_content_only_if_it_is_captured(drawn: list[list[Event]], limit: int):
     for log in drawn:
         for result in (log, log[: len(log) // 2 + 1]):
             spans = spans_from_events(result, parent_events=drawn[0], content_limit=limit)
@@ -179,14 +177,14 @@ def test_nothing_that_was_said_is_in_a_span_unless_content_is_captured(
 
 
 @given(logs(content=st.just("swordfish")))
-def test_what_was_said_is_not_shown_even_if_it_looks_like_a_word(log: list[Event]):
+def test_content_that_looks_like_an_identifier_is_not_exported(log: list[Event]):
     labels = {event.data.get("value") for event in log if event.kind == k.EVAL_SCORE}
 
     assert "swordfish" in labels or "swordfish" not in repr(spans_from_events(log))
 
 
 @given(logs(content=st.text(max_size=200), words=st.text(max_size=200)), limits)
-def test_what_is_captured_never_exceeds_the_limit(log: list[Event], limit: int):
+def test_captured_content_never_exceeds_the_limit(log: list[Event], limit: int):
     def size(value: Any) -> int:
         return len(value) if isinstance(value, str) else len(canonical(value))
 
@@ -221,9 +219,7 @@ def test_the_totals_of_a_run_are_the_sums_over_its_leaves(log: list[Event]):
 
 
 @given(logs(), st.booleans())
-def test_kinds_without_a_reader_and_fields_that_nobody_knows_change_nothing(
-    log: list[Event], capture: bool
-):
+def test_unknown_kinds_and_fields_change_no_span(log: list[Event], capture: bool):
     spans = spans_from_events(log, capture_content=capture)
 
     read = [event for event in log if event.kind in {k.RUN_STARTED, *READERS}]
@@ -237,7 +233,7 @@ junk = st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.integ
 
 
 @given(logs(max_steps=12), st.data())
-def test_whatever_a_payload_holds_its_log_has_spans(log: list[Event], data: st.DataObject):
+def test_a_log_with_any_payload_has_spans(log: list[Event], data: st.DataObject):
     keep = {"algorithm", "root", "parent"}
     for event in log:
         for field in sorted(event.data.keys() - keep):

@@ -98,7 +98,7 @@ def test_a_longer_log_has_never_spent_less(log: list[Event], prices: Prices | No
 
 
 @given(logs())
-def test_prices_change_costs_and_nothing_else_and_all_who_count_agree(log: list[Event]):
+def test_prices_change_only_costs_and_all_counters_agree(log: list[Event]):
     spend, priced = spend_of(log), spend_of(log, prices=Prices()).total
     plain, engine = spend.total, fold(Idle(), log).spend
     shown = spans_from_events(log)[0].attributes

@@ -122,7 +122,7 @@ async def begin_both(views: dict[str, EventStore]) -> None:
 
 
 @given(st.lists(calls("acme") | calls("globex"), min_size=6, max_size=24))
-async def test_nothing_that_one_tenant_does_shows_to_the_other(
+async def test_a_tenant_cannot_observe_what_another_one_does(
     made: list[tuple[str, Call]],
 ) -> None:
     shared, alone = MemoryEventStore(clock=ManualClock()), MemoryEventStore(clock=ManualClock())

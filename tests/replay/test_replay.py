@@ -32,7 +32,7 @@ def ending(log: list[Event]) -> dict[str, Any]:
     return module.ending(log)
 
 
-def test_there_are_logs() -> None:
+def test_recorded_logs_exist() -> None:
     assert {path.stem for path in LOGS} >= {"approvals", "takeover", "cancelled", "limited"}
 
 

@@ -41,12 +41,12 @@ def payloads(path: Path) -> list[tuple[str, str]]:
     return found
 
 
-def test_there_are_stores() -> None:
+def test_recorded_stores_exist() -> None:
     assert [path.parent.name for path in STORES] == ["v0.2.0"]
 
 
 @each_store
-async def test_it_is_migrated_and_holds_the_same_events_runs_leases_and_marks(
+async def test_a_migrated_store_holds_the_same_events_runs_leases_and_marks(
     recorded: Path, tmp_path: Path
 ) -> None:
     told = told_of(recorded)
@@ -85,7 +85,7 @@ async def test_a_store_of_layout_one_is_not_read_before_its_migration(
 
 
 @each_store
-async def test_the_migration_finds_which_runs_refer_to_which_blob_and_who_is_whose_child(
+async def test_the_migration_indexes_blob_references_and_child_runs(
     recorded: Path, tmp_path: Path
 ) -> None:
     path = copied(recorded, tmp_path)
@@ -99,7 +99,7 @@ async def test_the_migration_finds_which_runs_refer_to_which_blob_and_who_is_who
 
 
 @each_store
-async def test_it_verifies_deeply_before_and_after_it_is_written_again(
+async def test_a_store_passes_deep_verification_before_and_after_rewriting(
     recorded: Path, tmp_path: Path
 ) -> None:
     path = copied(recorded, tmp_path)
@@ -114,7 +114,7 @@ async def test_it_verifies_deeply_before_and_after_it_is_written_again(
 
 
 @each_store
-def test_payloads_and_their_messages_are_written_byte_for_byte_as_they_were(
+def test_payloads_and_messages_are_rewritten_byte_for_byte(
     recorded: Path,
 ) -> None:
     messages = 0

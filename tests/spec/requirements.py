@@ -208,7 +208,7 @@ REQUIREMENTS = (
         says="A span without an end is open; an open root is exported bit by bit.",
         tests=(
             "tests/unit/observe/test_observer_open_runs.py::test_an_open_run_is_exported_bit_by_bit",
-            "tests/properties/test_spans.py::test_open_are_exactly_the_spans_of_what_the_log_leaves_open",
+            "tests/properties/test_spans.py::test_exactly_the_unfinished_work_of_a_log_has_open_spans",
         ),
     ),
     Requirement(
@@ -597,7 +597,7 @@ REQUIREMENTS = (
         source="Observer",
         says="A span without an end event has no end.",
         tests=(
-            "tests/properties/test_spans.py::test_open_are_exactly_the_spans_of_what_the_log_leaves_open",
+            "tests/properties/test_spans.py::test_exactly_the_unfinished_work_of_a_log_has_open_spans",
         ),
     ),
     Requirement(
@@ -607,7 +607,7 @@ REQUIREMENTS = (
         tests=(
             "tests/unit/observe/test_content.py::test_nothing_is_shown_unless_content_is_captured",
             "tests/unit/observe/test_content.py::test_what_fits_is_shown_whole_and_nothing_else_exceeds_the_limit",
-            "tests/properties/test_spans.py::test_what_is_captured_never_exceeds_the_limit",
+            "tests/properties/test_spans.py::test_captured_content_never_exceeds_the_limit",
         ),
     ),
     Requirement(
@@ -989,7 +989,7 @@ REQUIREMENTS = (
         source="Events",
         says="Derived events have the tenant of their source.",
         tests=(
-            "tests/properties/test_tenant_events.py::test_nothing_that_one_tenant_does_shows_to_the_other",
+            "tests/properties/test_tenant_events.py::test_a_tenant_cannot_observe_what_another_one_does",
         ),
     ),
     Requirement(
@@ -997,7 +997,7 @@ REQUIREMENTS = (
         source="Events",
         says="Spans are derived from events alone.",
         tests=(
-            "tests/properties/test_spans.py::test_a_log_gives_the_same_bytes_whenever_it_is_read",
+            "tests/properties/test_spans.py::test_spans_of_a_log_are_the_same_bytes_at_each_reading",
         ),
     ),
     Requirement(
@@ -1073,7 +1073,7 @@ REQUIREMENTS = (
         source="Errors",
         says="A run that a guard blocks ends as BLOCKED.",
         tests=(
-            "tests/unit/engine/test_guards.py::test_a_blocked_input_ends_the_run_before_the_model_is_asked",
+            "tests/unit/engine/test_guards.py::test_a_blocked_input_ends_the_run_before_any_model_call",
             "tests/unit/algorithms/test_react.py::test_a_reply_that_a_guard_blocked_ends_the_run_as_blocked",
         ),
     ),
@@ -1121,7 +1121,7 @@ REQUIREMENTS = (
         source="Versioning",
         says="Event stores record their layout; newer ones are refused, older ones adopted.",
         tests=(
-            "tests/replay/test_stores.py::test_it_is_migrated_and_holds_the_same_events_runs_leases_and_marks",
+            "tests/replay/test_stores.py::test_a_migrated_store_holds_the_same_events_runs_leases_and_marks",
             "tests/unit/events/test_postgres_layout.py::test_a_store_of_layout_1_is_migrated_with_what_it_holds",
         ),
     ),
@@ -1140,7 +1140,7 @@ REQUIREMENTS = (
         source="Versioning",
         says="A stored payload is read byte for byte as it was written.",
         tests=(
-            "tests/replay/test_stores.py::test_payloads_and_their_messages_are_written_byte_for_byte_as_they_were",
+            "tests/replay/test_stores.py::test_payloads_and_messages_are_rewritten_byte_for_byte",
         ),
     ),
     Requirement(

@@ -120,7 +120,7 @@ def test_a_typed_run_that_failed_has_text_and_no_output() -> None:
     assert caught.value.run_id == result.run_id
 
 
-def test_run_sync_inside_an_event_loop_says_what_to_write() -> None:
+def test_run_sync_inside_an_event_loop_names_the_way_out() -> None:
     async def main() -> None:
         with pytest.raises(RuntimeError, match=r"write `await agent\.run\(…\)`"):
             Agent(ScriptedClient(["x"])).run_sync("Hi.")
@@ -280,7 +280,7 @@ def test_a_model_that_refuses_the_request_is_not_replaced() -> None:
     assert agent.run_sync("Hi.").outcome == "FAILED"
 
 
-async def test_where_every_model_is_down_the_run_fails_and_tells_all_of_them() -> None:
+async def test_if_every_model_is_down_the_run_fails_and_names_each_of_them() -> None:
     agent = Agent([Down(), Down()], retries=ONCE)
     async with agent.engine() as engine:
         started = await agent.start(engine, "Hi.")
@@ -315,7 +315,7 @@ async def test_a_stream_yields_calls_results_deltas_and_the_end_in_their_order()
     assert places == sorted(places)
 
 
-async def test_a_stream_goes_on_behind_a_place() -> None:
+async def test_a_stream_continues_after_a_cursor() -> None:
     agent = Agent(ScriptedClient([calls("look", order=7), "paid"]), tools=[look])
     async with agent.engine() as engine:
         started = await agent.start(engine, "Is it?", stream=True)
@@ -327,7 +327,7 @@ async def test_a_stream_goes_on_behind_a_place() -> None:
             assert [type(each) for each in rest] == [type(each) for each in whole[at + 1 :]]
 
 
-async def test_a_stream_shows_the_question_to_a_person_and_goes_on_after_the_answer() -> None:
+async def test_a_stream_shows_an_open_approval_and_continues_after_the_decision() -> None:
     @tool(effects="once", approval=True)
     def refund(order: int) -> str:
         """Refund."""
@@ -347,7 +347,7 @@ async def test_a_stream_shows_the_question_to_a_person_and_goes_on_after_the_ans
     assert ToolEnded in seen
 
 
-async def test_a_stream_that_is_left_leaves_nothing_behind_and_the_run_goes_on() -> None:
+async def test_a_stream_that_is_abandoned_leaves_no_task_and_the_run_goes_on() -> None:
     agent = Agent(ScriptedClient([calls("look", order=7), "paid"]), tools=[look])
     async with agent.engine() as engine:
         before = len(asyncio.all_tasks())
@@ -359,7 +359,7 @@ async def test_a_stream_that_is_left_leaves_nothing_behind_and_the_run_goes_on()
         assert len(asyncio.all_tasks()) == before
 
 
-async def test_a_failed_model_is_an_item_and_the_end_says_why() -> None:
+async def test_a_failed_model_is_an_item_and_the_end_holds_the_reason() -> None:
     items = await gathered(Agent(Down(), retries=ONCE).stream("Hi."))
 
     assert [type(item) for item in items] == [ModelFailed, RunEnded]
@@ -381,7 +381,7 @@ async def test_a_typed_session_has_typed_turns() -> None:
 # -- what is refused -----------------------------------------------------------------------
 
 
-def test_what_is_no_part_of_an_agent_is_refused_with_the_way_out() -> None:
+def test_an_invalid_part_of_an_agent_is_refused_with_the_way_out() -> None:
     client = ScriptedClient(["x"])
     cases: list[tuple[type[Exception], str, Any]] = [
         (
@@ -474,7 +474,7 @@ def test_a_tool_stays_the_function_that_it_is() -> None:
     assert list(signature(look).parameters) == ["order"]
 
 
-def test_a_plain_function_is_a_tool_that_is_never_repeated_on_a_guess() -> None:
+def test_a_plain_function_is_a_tool_of_effect_once() -> None:
     def pay(order: int) -> str:
         """Pay."""
         raise ToolError("failed", f"no money for {order}")

@@ -19,7 +19,7 @@ def log(*events: tuple[str, dict[str, Any]]) -> list[Event]:
     return [Event("r", seq, kind, data, AT) for seq, (kind, data) in enumerate([start, *events], 1)]
 
 
-def test_a_description_says_only_what_differs_from_the_default() -> None:
+def test_a_description_holds_only_values_that_differ_from_the_defaults() -> None:
     assert React().config() == {"max_steps": 50}
     assert React(system="s", tools=[], settings={"top_p": 1}, max_steps=3).config() == {
         "max_steps": 3,
@@ -29,7 +29,7 @@ def test_a_description_says_only_what_differs_from_the_default() -> None:
     }
 
 
-def test_tools_that_are_not_given_by_a_list_of_names_are_refused() -> None:
+def test_tools_other_than_a_list_of_names_are_refused() -> None:
     given: list[Any] = ["refund", [React()], React()]
 
     for tools in given:

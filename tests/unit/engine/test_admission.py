@@ -55,7 +55,7 @@ def admitted(*requests: Request, budget: Budget | None = None) -> list[PendingEv
     return handlers.admit(requests, state(budget))
 
 
-def test_a_call_goes_to_who_offers_it_and_else_to_the_tools() -> None:
+def test_a_call_goes_to_its_handler_and_by_default_to_the_tools() -> None:
     drafts = admitted(call(1, "look"), call(2, "nobody"), call(3, "helper"))
 
     assert [draft.kind for draft in drafts] == [k.TOOL_REQUESTED] * 2 + [k.CHILD_REQUESTED]
@@ -63,7 +63,7 @@ def test_a_call_goes_to_who_offers_it_and_else_to_the_tools() -> None:
     assert unknown.kind == k.TOOL_REQUESTED
 
 
-def test_grants_come_last_and_share_what_the_other_calls_leave() -> None:
+def test_grants_share_the_budget_that_the_other_calls_leave() -> None:
     calls = [call(1, "helper"), call(2, "look"), call(3, "helper")]
 
     drafts = admitted(*calls, budget=Budget(tokens=9, tool_calls=8))
@@ -75,7 +75,7 @@ def test_grants_come_last_and_share_what_the_other_calls_leave() -> None:
     ]
 
 
-def test_what_nobody_fulfils_is_an_error() -> None:
+def test_a_request_without_a_handler_is_an_error() -> None:
     with pytest.raises(MissingHandler, match=r"LLMRequest, .* such as LLMHandler"):
         admitted(ASK_MODEL)
 

@@ -62,7 +62,7 @@ async def test_an_approved_call_is_made_and_only_then_recorded_as_intended() -> 
     assert paid == [50]
 
 
-async def test_a_denied_call_is_never_made_and_the_model_is_told_why() -> None:
+async def test_a_denied_call_is_never_made_and_the_model_reads_the_reason() -> None:
     async with make_engine(ScriptedClient([ask(50), told]), pay) as engine:
         started = await engine.start("pay")
         await engine.wait_while_driven(started.id)
@@ -94,7 +94,7 @@ async def test_a_rule_that_fails_makes_the_call_wait() -> None:
     assert (await main()) == "amount: Field required"
 
 
-async def test_the_first_decision_counts() -> None:
+async def test_the_first_decision_wins() -> None:
     async with make_engine(ScriptedClient([ask(50), told]), pay) as engine:
         started = await engine.start("pay")
         await engine.wait_while_driven(started.id)
@@ -131,7 +131,7 @@ async def test_the_wait_survives_the_process_and_nothing_is_done_twice() -> None
     assert paid == [50]
 
 
-async def test_calls_that_need_nobody_do_not_wait_for_the_one_that_does() -> None:
+async def test_calls_without_approval_do_not_wait_for_the_one_with_approval() -> None:
     calls = (ToolCall("c1", "pay", {"amount": 50}), ToolCall("c2", "pay", {"amount": 5}))
     client = ScriptedClient([Reply(calls, stop="tool_calls"), told])
 
@@ -147,7 +147,7 @@ async def test_calls_that_need_nobody_do_not_wait_for_the_one_that_does() -> Non
     assert paid == [5, 50]
 
 
-async def test_whoever_waits_for_the_result_waits_for_the_person_too() -> None:
+async def test_waiting_for_a_result_includes_waiting_for_approval() -> None:
     async def main() -> str:
         async with make_engine(ScriptedClient([ask(50), told]), pay) as engine:
             started = await engine.start("pay")
@@ -160,7 +160,7 @@ async def test_whoever_waits_for_the_result_waits_for_the_person_too() -> None:
     assert (await main()) == "paid"
 
 
-async def test_what_waits_for_a_person_is_listed_over_all_runs_of_a_store() -> None:
+async def test_open_approvals_are_listed_across_all_runs_of_a_store() -> None:
     store, clock = MemoryEventStore(), ManualClock()
     clock.advance(3600)
     steps: list[Step] = [lambda messages: ask(int(messages[0].text)), "done"]
@@ -203,7 +203,7 @@ async def test_what_waits_for_a_person_is_listed_over_all_runs_of_a_store() -> N
             assert await listed("acme") == [calls[0]]
 
 
-async def test_a_question_far_into_a_long_log_is_found() -> None:
+async def test_an_open_approval_late_in_a_long_log_is_found() -> None:
     store, clock = MemoryEventStore(), ManualClock()
 
     def asked(key: str) -> NewEvent:

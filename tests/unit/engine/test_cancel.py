@@ -35,7 +35,7 @@ def unpaired(events: list[Event]) -> Counter[str]:
     return +keys + Counter({key: -n for key, n in keys.items() if n < 0})
 
 
-async def test_what_is_under_way_is_interrupted_and_what_waits_is_never_made() -> None:
+async def test_a_cancel_interrupts_running_calls_and_drops_waiting_ones() -> None:
     client = ScriptedClient([calls("wait_for_ever", "ask_first")])
 
     async with make_engine(client, wait_for_ever, ask_first) as engine:
@@ -57,7 +57,7 @@ async def test_what_is_under_way_is_interrupted_and_what_waits_is_never_made() -
     assert unpaired(log) == Counter()
 
 
-async def test_a_run_that_nobody_drives_is_cancelled_all_the_same() -> None:
+async def test_a_run_without_a_driver_can_be_cancelled() -> None:
     client = ScriptedClient([calls("ask_first")])
 
     async def main() -> Result:

@@ -52,7 +52,7 @@ async def test_a_changed_conversation_no_longer_has_the_recorded_digests() -> No
     assert faults(info, log) == [(2, "request-digest"), (6, "request-digest")]
 
 
-async def test_a_request_that_nothing_asked_for_is_a_fault() -> None:
+async def test_a_request_that_the_algorithm_did_not_make_is_a_fault() -> None:
     info, log = await a_run()
     log[3] = replace(log[3], data={**log[3].data, "key": "tool/1/other"})
 

@@ -102,7 +102,7 @@ async def test_a_call_that_did_not_happen_is_made_once_that_is_in_the_log() -> N
     assert (answers(log), len(made), len(set(made))) == (["did_not_happen"], 2, 1)
 
 
-async def test_an_outcome_that_a_check_cannot_tell_stays_unknown(
+async def test_an_outcome_that_a_check_cannot_determine_stays_unknown(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def raises() -> Happened:
@@ -250,7 +250,7 @@ async def test_a_plain_tool_takes_a_check_of_the_arguments_with_or_without_the_c
         assert (await resumed(pay))[0].output == output
 
 
-def test_a_check_that_could_not_be_asked_is_refused_at_construction() -> None:
+def test_a_check_that_cannot_be_called_is_refused_at_construction() -> None:
     def pay(amount: int) -> str:
         """Pay."""
         return str(amount)

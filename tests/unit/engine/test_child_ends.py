@@ -123,9 +123,7 @@ async def test_a_cancelled_parent_that_is_taken_over_passes_the_cancel_on() -> N
     assert children[0][-1].data == {"outcome": "CANCELLED", "reason": "late"}
 
 
-async def test_a_child_that_was_asked_for_but_never_begun_begins_nothing_once_it_is_cancelled() -> (
-    None
-):
+async def test_a_requested_child_that_is_cancelled_before_it_begins_does_nothing() -> None:
     store = Mortal(starts_a_child)
 
     async with team(boss_of(task(0, "a")), echo, store=store) as engine:
@@ -252,7 +250,7 @@ def test_a_run_that_was_started_has_no_failure_but_its_end() -> None:
 # -- runs that are gone ------------------------------------------------------------------------
 
 
-async def test_a_run_that_is_erased_while_it_is_driven_stops_without_a_noise() -> None:
+async def test_a_run_that_is_erased_while_it_is_driven_stops_without_a_warning() -> None:
     store = MemoryEventStore()
     begun = asyncio.Event()
 

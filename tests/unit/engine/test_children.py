@@ -47,7 +47,7 @@ def outcomes(log: list[Event]) -> list[str]:
     return [event.data["outcome"] for event in log if event.kind == k.CHILD_COMPLETED]
 
 
-async def test_a_model_calls_an_agent_like_a_tool_and_is_told_its_answer() -> None:
+async def test_a_model_calls_an_agent_like_a_tool_and_reads_its_answer() -> None:
     result, log, (child,) = await play(team(boss_of(task(0, "count"))), tenant="acme", user="ada")
 
     assert (result.outcome, result.output) == ("COMPLETED", "done: count")
@@ -92,7 +92,7 @@ async def test_what_a_child_spends_is_spent_by_its_parent_once() -> None:
     assert (total.llm_calls, total.tool_calls) == (4, 2)
 
 
-async def test_a_childs_span_hangs_under_the_call_that_asked_for_it() -> None:
+async def test_the_span_of_a_child_is_below_the_call_that_requested_it() -> None:
     _, log, children = await play(team(boss_of(task(0, "a"), task(1, "b"))))
 
     boss, *spans = spans_from_events(log, capture_content=True)
@@ -184,7 +184,7 @@ def test_an_agent_and_a_tool_of_one_name_are_refused() -> None:
         ChildHandler([AGENT, AGENT])
 
 
-async def test_a_call_without_depth_left_is_refused_and_the_model_is_told() -> None:
+async def test_a_call_at_the_depth_limit_is_refused_and_the_model_reads_why() -> None:
     result, log, children = await play(team(boss_of(task(0, "a"))), budget=Budget(depth=0))
 
     assert children == []
@@ -225,7 +225,7 @@ async def test_arguments_that_do_not_fit_start_nothing(wrong: ToolCall, message:
     assert message in result.output, result.output
 
 
-async def test_arguments_of_another_schema_are_told_as_json() -> None:
+async def test_arguments_of_a_custom_schema_reach_the_child_as_json() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
     counter = AgentTool("helper", "Counts.", "helper", input_schema=schema)
 
@@ -278,7 +278,7 @@ async def test_a_child_that_does_not_complete_is_an_error_that_the_model_can_rea
     assert outcomes(log) != ["COMPLETED"]
 
 
-async def test_a_person_may_be_asked_before_an_agent_is_called() -> None:
+async def test_a_call_of_an_agent_can_require_approval() -> None:
     careful = AgentTool("helper", "Helps.", "helper", approval=True)
 
     async def main(*, approve: bool) -> tuple[str, int]:

@@ -177,7 +177,7 @@ UNWRITABLE = {
 
 
 @pytest.mark.parametrize("drafts", UNWRITABLE.values(), ids=list(UNWRITABLE))
-async def test_a_result_that_cannot_be_written_takes_no_other_with_it(
+async def test_a_result_that_cannot_be_appended_loses_no_other_result(
     drafts: list[PendingEvent],
 ) -> None:
     both = Reply((ToolCall("c1", "pay"), ToolCall("c2", "pay")), stop="tool_calls")

@@ -53,7 +53,7 @@ def answering(store: MemoryEventStore, **options: Any) -> Engine:
 
 
 @pytest.mark.parametrize("call", ["run", "claim", "read"])
-async def test_what_was_sent_is_answered_once_though_the_connection_is_lost_after_it(
+async def test_a_turn_is_answered_once_if_the_connection_drops_after_the_send(
     call: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = Flaky(k.TURN_REQUESTED, call)
@@ -88,7 +88,7 @@ class Yielding(MemoryEventStore):
         return events
 
 
-async def test_of_two_texts_that_are_sent_at_once_under_one_key_the_second_is_refused() -> None:
+async def test_the_second_of_two_concurrent_texts_under_one_key_is_refused() -> None:
     client = FunctionClient(lambda messages: f"answer to {messages[-1].text}")
     async with make_engine(client, store=Yielding()) as engine:
         session = await engine.start_session()
@@ -105,7 +105,7 @@ async def test_of_two_texts_that_are_sent_at_once_under_one_key_the_second_is_re
         assert outputs in (["answer to A"] * 2, ["answer to B"])
 
 
-async def test_a_tenant_has_a_name() -> None:
+async def test_an_empty_tenant_name_is_refused() -> None:
     async with answering(MemoryEventStore()) as engine:
         with pytest.raises(ValueError, match="tenant has an id that is not empty"):
             await engine.start("hi", tenant="")
@@ -114,7 +114,7 @@ async def test_a_tenant_has_a_name() -> None:
         assert await engine.store.runs() == []
 
 
-async def test_a_start_that_meets_an_erasure_says_so() -> None:
+async def test_a_start_that_races_an_erasure_raises() -> None:
     class Gone(MemoryEventStore):
         async def read(
             self, run_id: str, *, after: int = 0, limit: int | None = None

@@ -87,7 +87,7 @@ async def test_a_second_empty_reply_fails_the_run_with_a_reason(empty: Reply) ->
     assert emptied(log) == [True, True]
 
 
-def test_what_says_anything_at_all_is_a_reply() -> None:
+def test_any_content_makes_a_reply_non_empty() -> None:
     picture = Image(data=b"p", media_type="image/png")
     replies = [
         Reply((Text("0"),)),
@@ -107,7 +107,7 @@ def test_what_says_anything_at_all_is_a_reply() -> None:
         ("content_filter", "BLOCKED", "change what is sent"),
     ],
 )
-async def test_a_model_that_was_stopped_is_not_asked_again_and_the_error_says_why(
+async def test_an_empty_reply_with_an_abnormal_stop_is_not_retried_and_the_error_names_it(
     stop: Any, outcome: str, advice: str
 ) -> None:
     client = ScriptedClient([Reply((Thinking("and then"),), stop=stop)])
@@ -131,7 +131,7 @@ async def test_an_empty_reply_between_calls_of_tools_is_repaired_each_time() -> 
     assert roles(client.calls[-1].messages) == ["user", "user", "assistant", "tool", "user"]
 
 
-async def test_both_requests_are_paid() -> None:
+async def test_both_requests_count_as_spend() -> None:
     paid = Reply((), usage=Usage(input_tokens=10, output_tokens=5, cost=0.25))
 
     result, _ = await play(ScriptedClient([paid, paid]))
@@ -139,7 +139,7 @@ async def test_both_requests_are_paid() -> None:
     assert (result.spend.tokens, result.spend.cost, result.spend.llm_calls) == (30, 0.5, 2)
 
 
-async def test_no_step_and_no_budget_is_left_for_asking_again() -> None:
+async def test_a_retry_needs_a_step_and_budget() -> None:
     steps, _ = await play(ScriptedClient([""]), agent=React(max_steps=1))
 
     assert (steps.outcome, steps.reason) == ("LIMITED", "max_steps")
@@ -163,7 +163,7 @@ def test_an_agent_of_the_front_door_may_end_without_a_word_or_fails_with_the_rea
     assert (failing.outcome, failing.reason, failing.text) == ("FAILED", "empty", "")
 
 
-async def test_an_empty_reply_is_no_attempt_at_an_asked_output() -> None:
+async def test_an_empty_reply_does_not_count_as_an_attempt_at_the_output_schema() -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     fitting = '{"n": 1}'
     for steps, outcome, reason in [
@@ -179,7 +179,7 @@ async def test_an_empty_reply_is_no_attempt_at_an_asked_output() -> None:
         assert (result.outcome, result.reason) == (outcome, reason), steps
 
 
-async def test_a_stream_shows_only_what_was_said() -> None:
+async def test_a_stream_shows_only_the_final_content() -> None:
     async with make_engine(ScriptedClient(["", "hello"])) as engine:
         started = await engine.start("go")
         said = [piece.delta.text async for piece in started.deltas()]
@@ -204,7 +204,7 @@ async def test_a_turn_after_an_empty_one_begins_without_it() -> None:
     assert [message.text for message in sent[2]] == ["be kind", "one", "two"]
 
 
-async def test_an_agent_that_is_called_tells_its_caller_why_it_has_no_answer() -> None:
+async def test_a_called_agent_reports_why_it_has_no_answer() -> None:
     def think(messages: Sequence[Message]) -> Reply | str:
         if messages[0].text == "help me":
             return ""
@@ -223,7 +223,7 @@ async def test_an_agent_that_is_called_tells_its_caller_why_it_has_no_answer() -
     assert "FAILED (empty: the model replied with no text" in result.output
 
 
-async def test_what_a_provider_keeps_of_an_empty_reply_is_not_used() -> None:
+async def test_the_provider_state_of_an_empty_reply_is_not_used() -> None:
     client = KeepingClient(lambda messages: "hello" if messages[-1] == ASK_AGAIN else "")
 
     result, log = await play(client, agent=React(provider_state=True))
@@ -240,7 +240,7 @@ async def test_a_run_goes_on_in_another_process_after_every_event_of_a_repair() 
         assert (result.outcome, result.output, faults) == ("COMPLETED", "hello", []), count
 
 
-async def test_an_old_log_ends_as_it_ended() -> None:
+async def test_a_log_of_an_older_release_ends_with_the_same_result() -> None:
     _, log = await play(ScriptedClient(["", ""]))
     old = [replace(e, data={n: v for n, v in e.data.items() if n != "empty"}) for e in log]
 

@@ -97,7 +97,7 @@ class Looker:
 
 
 @pytest.mark.parametrize("within", [False, True])
-async def test_a_handle_of_a_provider_is_not_used_when_what_it_rests_on_was_erased(
+async def test_a_provider_handle_is_dropped_when_its_conversation_was_erased(
     within: bool,
 ) -> None:
     looker = Looker(held_up=within)
@@ -218,7 +218,7 @@ async def test_an_engine_that_is_closed_meanwhile_leaves_no_orphan() -> None:
 
 
 @pytest.mark.parametrize("budget", [None, Budget(tokens=400, cost=2.0, llm_calls=3)])
-async def test_an_erased_child_has_spent_what_it_was_granted(budget: Budget | None) -> None:
+async def test_an_erased_child_counts_its_whole_grant_as_spent(budget: Budget | None) -> None:
     """Nobody knows what it has spent: what it might have is not granted again."""
     store = MemoryEventStore()
 
@@ -248,9 +248,7 @@ async def _never(_messages: Sequence[Message]) -> Reply:
     return say("never")
 
 
-async def test_a_child_whose_start_was_not_answered_is_no_orphan_when_its_parent_was_erased() -> (
-    None
-):
+async def test_a_child_erased_with_its_root_after_an_unconfirmed_start_leaves_no_orphan() -> None:
     """Whoever erased the parent had looked for children before this one was there."""
 
     class Losing(MemoryEventStore):

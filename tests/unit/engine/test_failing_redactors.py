@@ -85,7 +85,7 @@ async def test_a_poisoned_run_with_a_child_ends_though_nothing_can_be_redacted()
     assert (await main()).outcome == "FAILED"
 
 
-async def test_a_child_that_cannot_be_started_for_want_of_redaction_fails_its_parent() -> None:
+async def test_a_child_whose_input_cannot_be_redacted_fails_its_parent() -> None:
     redactor = Unredacted()
 
     class Noticing(MemoryEventStore):

@@ -67,7 +67,7 @@ async def test_a_lease_that_cannot_be_given_back_does_not_hide_what_went_wrong_b
             await started.result()
 
 
-async def test_a_result_that_cannot_be_written_while_the_engine_closes_is_told(
+async def test_a_result_that_cannot_be_written_while_the_engine_closes_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     log = await interrupted_while(Failing(k.TOOL_COMPLETED), pay)

@@ -80,7 +80,7 @@ async def test_a_run_whose_algorithm_fails_can_be_cancelled(agent: React) -> Non
     assert (result.outcome, result.reason) == ("CANCELLED", "enough")
 
 
-async def test_the_faults_of_a_child_are_its_own_and_its_parent_is_told_how_it_ended() -> None:
+async def test_the_faults_of_a_child_do_not_count_for_its_parent_which_reads_how_it_ended() -> None:
     async with with_helper(Undecided("child", tools=[])) as engine:
         started = await engine.start("go")
         result = await until_done(started.result)
@@ -134,11 +134,11 @@ async def test_a_fault_of_a_parent_beside_its_child_counts() -> None:
     assert (result.outcome, result.reason) == ("FAILED", "poison")
 
 
-def test_a_fold_without_an_algorithm_asks_for_nothing() -> None:
+def test_a_fold_without_an_algorithm_requests_nothing() -> None:
     assert (NULL_ALGORITHM.config(), NULL_ALGORITHM.decide(None)) == ({}, Wait())
 
 
-async def test_the_engine_says_what_stopped_a_run(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_engine_reports_what_stopped_a_run(caplog: pytest.LogCaptureFixture) -> None:
     class Breaking(MemoryEventStore):
         async def append(
             self, run_id: str, events: Sequence[NewEvent], *, expected: int | None

@@ -49,7 +49,7 @@ async def test_a_blob_that_no_run_of_the_tenant_refers_to_is_a_missing_one(ref: 
         assert await session.turns() == []
 
 
-async def test_a_tenant_refers_to_its_own_content_and_who_has_none_to_any() -> None:
+async def test_a_tenant_can_refer_to_its_own_blobs_and_a_run_without_tenant_to_any() -> None:
     shown: list[int] = []
     async with looking(shown) as engine:
         own = Message.user("look", Image(data=CONTENT, media_type="image/png"))

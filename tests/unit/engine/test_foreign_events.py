@@ -53,7 +53,7 @@ async def test_a_run_that_ends_while_it_is_taken_over_is_left_as_it_is() -> None
     assert (result.output, happened) == ("theirs", ["run.started", "run.completed"])
 
 
-async def test_a_signal_that_comes_first_is_folded_and_the_decision_made_anew() -> None:
+async def test_a_concurrent_signal_is_folded_and_the_decision_made_again() -> None:
     async def main(kind: str) -> tuple[Result, Sequence[str]]:
         store = NoteBefore(k.LLM_COMPLETED, new(kind, signal_id="s"))
         async with make_engine(ScriptedClient(["answer"]), store=store) as engine:
@@ -68,7 +68,7 @@ async def test_a_signal_that_comes_first_is_folded_and_the_decision_made_anew() 
     assert happened[2:] == ["cancel.requested", "llm.completed", "run.completed"]
 
 
-async def test_an_owner_that_finds_another_ones_event_stops() -> None:
+async def test_an_owner_that_finds_an_event_of_another_owner_stops() -> None:
     resumed = new(k.RUN_RESUMED, worker="other", epoch=2)
     store = NoteBefore(k.LLM_COMPLETED, resumed, expected=0)
     async with make_engine(ScriptedClient(["kept"]), store=store) as engine:

@@ -134,7 +134,7 @@ async def test_how_an_agent_failed_is_checked_like_its_answer() -> None:
     assert "evil" not in told.content
 
 
-async def test_an_answer_that_says_nothing_is_not_checked() -> None:
+async def test_an_empty_answer_is_not_checked() -> None:
     watch = Watch("tool_result")
     await called("help", "fine", watch, below=Silent("below", system="child", tools=[]))
 

@@ -66,7 +66,7 @@ def engine_of(store: MemoryEventStore, guard: Fickle, *, hangs: bool = False) ->
 
 
 @pytest.mark.parametrize("erased", [False, True])
-async def test_a_guard_is_not_asked_again_about_a_run_that_its_verdict_let_begin(
+async def test_a_guard_is_not_run_again_for_a_child_that_it_allowed(
     erased: bool,
 ) -> None:
     store, guard = Shared(), Fickle(1)
@@ -108,9 +108,7 @@ async def test_a_call_whose_run_was_not_begun_yet_is_checked_again_after_a_crash
     assert (told["outcome"], told["unstarted"]) == ("BLOCKED", True)
 
 
-async def test_a_lost_answer_to_the_start_of_a_run_costs_neither_its_verdict_nor_its_result() -> (
-    None
-):
+async def test_a_lost_answer_to_the_start_of_a_child_loses_neither_verdict_nor_result() -> None:
     store, guard = Shared(), Fickle(1)
     store.loses = True
     async with engine_of(store, guard) as engine:

@@ -53,7 +53,7 @@ async def test_each_check_stands_as_a_verdict_right_before_the_result_it_is_abou
     assert hashes[3] == sha("seen in the box")
 
 
-async def test_a_blocked_input_ends_the_run_before_the_model_is_asked() -> None:
+async def test_a_blocked_input_ends_the_run_before_any_model_call() -> None:
     client = ScriptedClient([])
     result, log = await drive(guarded(client, llm=[Watch("input")]), "be evil")
 
@@ -65,7 +65,7 @@ async def test_a_blocked_input_ends_the_run_before_the_model_is_asked() -> None:
     assert client.calls == []
 
 
-async def test_a_blocked_reply_is_nowhere_but_what_it_cost_is() -> None:
+async def test_a_blocked_reply_is_not_stored_but_its_cost_is() -> None:
     store = MemoryEventStore()
     reply = Reply((Text("evil plan"),), usage=Usage(input_tokens=7, output_tokens=5, cost=0.5))
     watch = Watch("output", usage=Usage(input_tokens=2, output_tokens=1, cost=0.25))
@@ -83,7 +83,7 @@ async def test_a_blocked_reply_is_nowhere_but_what_it_cost_is() -> None:
     }
 
 
-async def test_what_guards_cost_counts_against_the_budget() -> None:
+async def test_the_cost_of_guards_counts_against_the_budget() -> None:
     watch = Watch("input", usage=Usage(input_tokens=1000))
 
     async def main() -> str | None:
@@ -125,7 +125,7 @@ async def test_a_blocked_call_has_no_effect_and_the_run_goes_on() -> None:
         ("once", True, "called, and it failed, and may have had its effect; what came of it is"),
     ],
 )
-async def test_a_blocked_result_is_withheld_and_says_whether_there_was_an_effect(
+async def test_a_blocked_result_is_withheld_and_states_if_there_was_an_effect(
     effects: Any, fails: bool, told: str
 ) -> None:
     @tool(name="fetch", effects=effects)
@@ -174,9 +174,7 @@ class Broken:
         (None, "it returned no verdict"),
     ],
 )
-async def test_a_guard_that_fails_allows_nothing_and_tells_nothing(
-    result: Any, reason: str
-) -> None:
+async def test_a_failing_guard_blocks_and_reveals_no_content(result: Any, reason: str) -> None:
     ended, log = await drive(guarded(ScriptedClient([]), llm=[Broken(result)]))
 
     (verdict,) = verdicts(log)
@@ -187,7 +185,7 @@ async def test_a_guard_that_fails_allows_nothing_and_tells_nothing(
     assert KEY not in canonical([event.data for event in log])
 
 
-async def test_only_true_allows() -> None:
+async def test_only_the_value_true_allows() -> None:
     no: Any = "no"
     sloppy = Verdict(allowed=no)
     ended, log = await drive(guarded(ScriptedClient([]), llm=[Broken(sloppy)]))
@@ -195,7 +193,7 @@ async def test_only_true_allows() -> None:
     assert (ended.outcome, verdicts(log)[0]["verdict"]) == ("BLOCKED", "blocked")
 
 
-async def test_guards_are_asked_in_order_until_one_blocks() -> None:
+async def test_guards_run_in_order_until_one_blocks() -> None:
     first, second = Watch("input", name="first", word="-"), Watch("input", name="second")
     third, elsewhere = Watch("input", name="third"), Watch("output", name="elsewhere")
     _, log = await drive(guarded(ScriptedClient([]), llm=[first, elsewhere, second, third]), "evil")
@@ -224,7 +222,7 @@ async def test_verdicts_and_spans_hold_no_content() -> None:
     assert "hello" not in repr(spans)
 
 
-async def test_with_a_redactor_the_hash_is_of_what_the_log_keeps() -> None:
+async def test_with_a_redactor_the_hash_is_of_the_redacted_content() -> None:
     redactor = PatternRedactor()
     watch = Watch("output")
     engine = guarded(ScriptedClient([f"use {KEY}"]), llm=[watch], redactor=redactor)
@@ -234,7 +232,7 @@ async def test_with_a_redactor_the_hash_is_of_what_the_log_keeps() -> None:
     assert verdicts(log)[0]["content_hash"] == sha("use [SECRET]")
 
 
-async def test_nothing_is_shown_live_before_the_verdict() -> None:
+async def test_nothing_is_streamed_before_the_verdict() -> None:
     class Slow(Watch):
         def __init__(self) -> None:
             super().__init__("output")
@@ -278,9 +276,7 @@ class Died(BaseException):
     pass
 
 
-async def test_after_a_crash_the_guard_is_run_again_and_no_effect_is_had_before_its_verdict() -> (
-    None
-):
+async def test_after_a_crash_the_guard_runs_again_before_any_effect() -> None:
     store, made = MemoryEventStore(), list[str]()
 
     @tool(effects="idempotent")
@@ -332,7 +328,7 @@ async def test_a_reply_that_took_several_attempts_is_blocked_with_their_number()
     assert (log[-2].data["reason"], log[-2].data["attempts"]) == ("blocked", 2)
 
 
-async def test_a_reply_without_usage_and_model_is_blocked_all_the_same() -> None:
+async def test_a_reply_without_usage_and_model_can_be_blocked() -> None:
     class Silent(ScriptedClient):
         def _reply(self, answer: object, call: Any) -> Reply:
             return Reply((Text("evil"),))

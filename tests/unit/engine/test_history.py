@@ -83,7 +83,7 @@ async def test_sessions_that_were_not_used_for_long_are_read_again() -> None:
         assert len(store.reads) == expected
 
 
-async def test_an_older_turn_is_told_what_it_went_on_with() -> None:
+async def test_an_older_turn_is_rendered_with_the_conversation_it_continued() -> None:
     store = Counting()
     session_id, turns = await conversation(store, 3)
     conversations = ConversationCache(store, {"react": AGENT})
@@ -120,7 +120,7 @@ async def test_an_algorithm_that_keeps_no_conversation_leaves_question_and_answe
         assert told == ["a", "b", "after 1", "c", "after 3"]
 
 
-async def test_a_conversation_of_an_algorithm_that_is_gone_cannot_be_told() -> None:
+async def test_the_conversation_of_a_removed_algorithm_cannot_be_rendered() -> None:
     store = Counting()
     session_id, turns = await conversation(store, 2)
     with pytest.raises(UnknownAlgorithm, match="other"):
@@ -132,7 +132,7 @@ async def test_a_conversation_of_an_algorithm_that_is_gone_cannot_be_told() -> N
     assert list(await request_check([AGENT], store)(info, [])) == []
 
 
-async def test_a_turn_that_its_algorithm_cannot_fold_leaves_what_was_asked_and_answered(
+async def test_a_turn_that_cannot_be_folded_leaves_its_question_and_answer(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Brittle(React):
@@ -180,7 +180,7 @@ async def test_a_changed_conversation_is_found_by_the_deep_check() -> None:
     assert faults == []  # without the store, nobody knows what turns go on with
 
 
-async def test_an_unreadable_turn_is_told_once_and_not_with_those_after_it() -> None:
+async def test_an_unreadable_turn_is_reported_once_and_not_again_for_later_turns() -> None:
     store = Counting()
     _, turns = await conversation(store, 2)
     store.damaged[turns[0]] = []
@@ -188,7 +188,7 @@ async def test_an_unreadable_turn_is_told_once_and_not_with_those_after_it() -> 
     assert [(fault.run_id, fault.rule) for fault in faults] == [(turns[0], "fold")]
 
 
-def test_a_handle_counts_for_the_messages_that_it_stands_for_and_no_others() -> None:
+def test_a_provider_handle_covers_exactly_its_own_messages() -> None:
     said = [Message.user("a"), Message.assistant("b"), Message.user("c")]
     proof = begin_conversation("sys", said[:2], [])[0]
     held = ProviderHandle({"id": "1"}, 3, proof.digest)
@@ -211,7 +211,7 @@ def test_a_handle_counts_for_the_messages_that_it_stands_for_and_no_others() -> 
 
 
 @pytest.mark.parametrize("system", ["", "be kind", "be stern"])
-def test_what_was_hashed_before_is_used_again_only_where_it_is_the_same(system: str) -> None:
+def test_cached_hashes_are_reused_only_for_equal_messages(system: str) -> None:
     said = [Message.user("a"), Message.assistant("b")]
     new = [Message.user("new")]
     for before in ("", "be kind"):

@@ -51,7 +51,7 @@ async def test_a_run_whose_algorithm_this_engine_lacks_is_left_to_others() -> No
         assert (await engine.run("r").info()).owner is None
 
 
-async def test_an_engine_without_the_handler_leaves_the_run_and_says_so() -> None:
+async def test_an_engine_without_the_handler_leaves_the_run_and_logs_why() -> None:
     store = MemoryEventStore()
 
     async with Engine(store, [], algorithms=[React()]) as engine:
@@ -85,9 +85,7 @@ async def test_an_engine_without_a_handler_does_not_count_against_a_healthy_run(
 
 
 @pytest.mark.parametrize("begun", [False, True], ids=["asked", "begun"])
-async def test_a_session_whose_turns_go_on_by_what_is_not_here_is_left_as_it_is(
-    *, begun: bool
-) -> None:
+async def test_a_session_whose_turns_cannot_run_here_is_left_unchanged(*, begun: bool) -> None:
     store, gate = Kept(), Gate()
     starting = make_engine(
         FunctionClient(gate.answer), store=store, agent=React("shop"), drive=begun
@@ -112,7 +110,7 @@ async def test_a_session_whose_turns_go_on_by_what_is_not_here_is_left_as_it_is(
         assert (await again.result()).output == "done"
 
 
-async def test_what_an_engine_lacks_is_logged_in_a_line_and_what_others_raise_with_its_traceback(
+async def test_a_missing_part_is_logged_in_one_line_and_other_errors_with_a_traceback(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def fails(_: object) -> str:

@@ -16,7 +16,7 @@ from lib.tools import tool
 from .run_kit import NEVER_ANSWERS, Kept, ask, failures, play, told
 
 
-async def test_an_intent_is_recorded_only_under_a_lease_that_lasts() -> None:
+async def test_an_intent_is_recorded_only_under_a_valid_lease() -> None:
     clock = ManualClock()
     store = MemoryEventStore(clock=clock)
 
@@ -54,7 +54,7 @@ async def test_an_engine_does_not_take_over_from_itself() -> None:
     assert (await main()) == "answer"
 
 
-async def test_one_renewal_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_renewal_is_retried(caplog: pytest.LogCaptureFixture) -> None:
     class Flaky(MemoryEventStore):
         renewals = 0
         renewed = asyncio.Event()

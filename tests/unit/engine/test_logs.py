@@ -35,7 +35,7 @@ def lines(caplog: pytest.LogCaptureFixture, run_id: str) -> list[Line]:
     ]
 
 
-async def test_a_run_that_starts_and_one_that_ends_are_lines_without_what_was_said(
+async def test_starts_and_ends_of_runs_are_logged_without_content(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     client = ScriptedClient([ask("add", a=1, b=2), "the secret answer"])
@@ -51,7 +51,7 @@ async def test_a_run_that_starts_and_one_that_ends_are_lines_without_what_was_sa
     assert "secret" not in caplog.text
 
 
-async def test_children_say_whose_they_are(caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_lines_of_children_name_their_parent(caplog: pytest.LogCaptureFixture) -> None:
     async with team(boss_of(task(0, "count"))) as engine:
         started = await engine.start("go")
         await started.result()
@@ -161,7 +161,7 @@ async def test_a_call_that_ran_out_of_time_is_a_warning(caplog: pytest.LogCaptur
     )
 
 
-async def test_a_run_that_waits_for_a_person_says_for_which_call(
+async def test_a_run_that_waits_for_approval_logs_for_which_call(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     @tool(approval=True)

@@ -28,7 +28,7 @@ def conversations() -> int:
     return sum(isinstance(each, History) for each in gc.get_objects())
 
 
-async def test_a_run_that_has_ended_leaves_no_conversation_to_the_collector_of_garbage() -> None:
+async def test_an_ended_run_leaves_no_conversation_to_the_garbage_collector() -> None:
     async def main() -> tuple[int, int]:
         async with make_engine(FunctionClient(answer), work) as engine:
             before = conversations()
@@ -47,7 +47,7 @@ async def test_a_run_that_has_ended_leaves_no_conversation_to_the_collector_of_g
     assert after == before
 
 
-async def test_others_have_their_turn_while_a_long_conversation_is_hashed(
+async def test_hashing_a_long_conversation_yields_to_other_tasks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def turns_of_others(*, chars: int) -> int:

@@ -81,7 +81,7 @@ MADE: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("make", "given", "options", "told"), MADE)
-def test_the_wrong_part_is_named_when_it_is_given(
+def test_a_part_of_the_wrong_type_is_named_at_construction(
     make: Callable[..., Any], given: tuple[Any, ...], options: dict[str, Any], told: str
 ) -> None:
     if make is Engine:
@@ -114,7 +114,7 @@ SAYINGS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("said", "told"), SAYINGS)
-async def test_what_is_no_message_is_refused_before_a_run_or_a_turn_begins(
+async def test_input_other_than_messages_is_refused_before_a_run_or_turn_begins(
     said: Any, told: str
 ) -> None:
     async with make_engine(ScriptedClient([])) as engine:
@@ -152,7 +152,7 @@ CALLS: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("method", "options", "told"), CALLS)
-async def test_a_call_with_the_wrong_thing_has_no_effect(
+async def test_a_call_with_an_argument_of_the_wrong_type_has_no_effect(
     method: str, options: dict[str, Any], told: str
 ) -> None:
     said = [PHOTO] if method in {"start", "send"} else []
@@ -188,7 +188,7 @@ async def test_an_empty_name_is_refused_before_its_content_is_stored(name: str, 
         assert await blobs.stored() == []
 
 
-async def test_what_a_person_says_to_a_decision_or_a_turn_is_text() -> None:
+async def test_comments_on_decisions_and_turns_must_be_text() -> None:
     said: Any = 5
 
     async with make_engine(ScriptedClient(["hi"])) as engine:

@@ -33,7 +33,7 @@ from lib.tools import tool
 BUSY = LLMError("the server is busy", status=429, retryable=True, retry_after_s=2.0)
 
 
-async def test_what_may_pass_is_tried_again_and_every_attempt_is_counted() -> None:
+async def test_transient_errors_are_retried_and_every_attempt_is_counted() -> None:
     clock = ManualClock()
     client = ScriptedClient([BUSY, BUSY, "at last"])
 
@@ -51,7 +51,7 @@ async def test_what_may_pass_is_tried_again_and_every_attempt_is_counted() -> No
     assert (completed.at - log[0].at).total_seconds() == 4.0
 
 
-async def test_after_the_last_attempt_the_run_fails_with_what_the_server_said() -> None:
+async def test_after_the_last_attempt_the_run_fails_with_the_error_of_the_server() -> None:
     async def main() -> list[Event]:
         handler = LLMHandler(
             ScriptedClient([BUSY, BUSY]), retries=RetryPolicy(attempts=2, base_s=0)
@@ -76,7 +76,7 @@ async def test_after_the_last_attempt_the_run_fails_with_what_the_server_said() 
     }
 
 
-async def test_pieces_are_for_those_who_watch_and_a_new_attempt_starts_anew() -> None:
+async def test_deltas_reach_watchers_and_restart_with_each_attempt() -> None:
     cut = CutOff("Good mor", LLMError("connection lost", retryable=True))
     client = ScriptedClient([cut, "Good morning."])
 
@@ -100,7 +100,7 @@ async def test_pieces_are_for_those_who_watch_and_a_new_attempt_starts_anew() ->
     assert happened == [k.RUN_STARTED, k.LLM_REQUESTED, k.LLM_COMPLETED, k.RUN_COMPLETED]
 
 
-async def test_two_may_watch_and_one_may_leave() -> None:
+async def test_one_of_two_watchers_can_leave() -> None:
     async def main() -> tuple[str, str]:
         async with make_engine(ScriptedClient(["one two three"])) as engine:
             started = await engine.start("hi")
@@ -141,7 +141,7 @@ class Weather(BaseModel):
     degrees: int
 
 
-async def test_output_that_does_not_fit_is_asked_for_once_more() -> None:
+async def test_output_that_does_not_fit_the_schema_is_requested_once_more() -> None:
     client = ScriptedClient(['{"city": "Bonn"}', '{"city": "Bonn", "degrees": 7}'])
 
     async with make_engine(client, agent=React(output=Weather)) as engine:
@@ -249,7 +249,7 @@ async def test_an_attachment_that_the_client_did_not_declare_fails_the_call(moda
     }
 
 
-async def test_the_log_says_who_is_paid_for_a_call_if_the_client_does() -> None:
+async def test_the_log_names_the_provider_if_the_client_does() -> None:
     class Client(ScriptedClient):
         provider = "openai"
 
@@ -276,7 +276,7 @@ def nested(levels: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "arguments", [{"x": float("nan")}, {"x": b"raw"}, nested(150), nested(5_000)]
 )
-async def test_arguments_that_no_log_can_hold_are_told_to_the_model_as_invalid(
+async def test_arguments_that_no_log_can_hold_are_invalid_for_the_model(
     arguments: dict[str, Any],
 ) -> None:
     told: list[Message] = []

@@ -107,7 +107,7 @@ async def test_a_result_outlives_an_outage_and_is_written_once(
     assert caplog.text.count("the store fails, trying again") == 1
 
 
-async def test_an_outage_is_waited_out_whatever_the_clock_of_the_store_says() -> None:
+async def test_an_outage_is_waited_out_under_any_clock_of_the_store() -> None:
     store = Unsteady(stores=False, clock=ManualClock())  # months behind the engine's
     pay, made = paying(lambda: setattr(store, "down", True))
 
@@ -120,7 +120,7 @@ async def test_an_outage_is_waited_out_whatever_the_clock_of_the_store_says() ->
     assert made == ["paid"]
 
 
-async def test_no_effect_begins_while_its_intent_is_not_known_to_be_stored() -> None:
+async def test_no_effect_begins_before_its_intent_is_confirmed_stored() -> None:
     store = Unsteady(stores=True)
     pay, made = paying(lambda: None)
 
@@ -166,7 +166,7 @@ class Coarse(Unsteady):
         return await super().append(run_id, coarse, expected=expected)
 
 
-async def test_an_intent_is_known_again_from_a_store_that_keeps_whole_seconds() -> None:
+async def test_an_intent_is_recognised_in_a_store_that_keeps_whole_seconds() -> None:
     store = Coarse(stores=True)
     pay, made = paying(lambda: None)
 
@@ -211,7 +211,7 @@ class Forgetful(MemoryEventStore):
 
 
 @pytest.mark.parametrize("count", [True, False], ids=["counts it the same", "counts on"])
-async def test_a_worker_whose_claim_the_store_has_lost_takes_no_intent_of_another_for_its_own(
+async def test_a_worker_whose_claim_was_lost_does_not_mistake_the_intent_of_another_for_its_own(
     count: bool,
 ) -> None:
     called = list[str]()
@@ -273,7 +273,7 @@ async def test_a_lease_that_is_never_renewed_ends_the_driving() -> None:
             await started.result()
 
 
-async def test_a_log_that_cannot_be_read_is_no_fault_of_its_run() -> None:
+async def test_a_log_that_cannot_be_read_does_not_count_as_a_fault_of_its_run() -> None:
     async def unread(run_id: str, **_: object) -> list[Event]:
         raise StoreError("unreadable")
 
@@ -425,7 +425,7 @@ async def test_a_call_outlives_a_crash_of_redis() -> None:
         await asyncio.to_thread(server.stop)
 
 
-async def test_a_call_outlives_somebody_who_holds_the_file_of_sqlite(
+async def test_a_call_outlives_another_process_locking_the_sqlite_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import sqlite3

@@ -35,7 +35,7 @@ def engine_of(client: FunctionClient, *algorithms: React, drive: bool = True) ->
     return Engine(store, handlers, algorithms=algorithms, poll_s=0.01, drive=drive)
 
 
-async def test_who_names_no_tools_is_offered_all_agents_but_itself() -> None:
+async def test_an_agent_without_listed_tools_is_offered_all_agents_except_itself() -> None:
     def think(messages: Sequence[Message]) -> Any:
         if messages[0].text == "boss":
             return boss_of(task(0, "go"))(messages)

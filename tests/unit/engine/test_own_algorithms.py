@@ -56,7 +56,7 @@ class Forgetful(Once):
         return super().evolve(state, event)._replace(asked=False)
 
 
-async def test_a_request_that_waits_for_its_result_is_not_made_again() -> None:
+async def test_a_pending_request_is_not_made_again() -> None:
     async def main() -> list[str]:
         client = ScriptedClient(["hello"])
         forgetful = Forgetful(list)
@@ -84,7 +84,7 @@ async def test_a_model_request_takes_any_sequence_of_messages() -> None:
         assert (await main(kind)) == ("hello", 0), kind
 
 
-def test_what_is_no_sequence_of_messages_is_refused_where_it_is_made() -> None:
+def test_a_model_request_without_a_sequence_of_messages_is_refused_at_construction() -> None:
     refused: list[Any] = ["hi", ["hi"], None, Message.user("hi"), iter([Message.user("hi")])]
     for messages in refused:
         with pytest.raises(
@@ -93,7 +93,7 @@ def test_what_is_no_sequence_of_messages_is_refused_where_it_is_made() -> None:
             LLMRequest(key="llm/1", messages=messages)
 
 
-def test_equal_messages_make_equal_requests_whatever_holds_them() -> None:
+def test_equal_messages_make_equal_requests_in_any_sequence_type() -> None:
     messages = [Message.user("hi"), Message.assistant("hello")]
     listed = LLMRequest(key="llm/1", messages=messages)
 

@@ -102,7 +102,7 @@ async def test_an_unknown_price_is_not_recorded_as_zero(prices: PriceBook | None
 
 
 @pytest.mark.parametrize(("asked", "model"), [(None, "own"), ("other", "other")])
-async def test_without_a_named_model_the_one_that_was_asked_for_is_priced(
+async def test_without_a_model_in_the_reply_the_requested_one_is_priced(
     asked: str | None, model: str
 ) -> None:
     class Nameless(ScriptedClient):
@@ -126,7 +126,7 @@ async def test_a_budget_of_costs_holds_with_prices() -> None:
     assert result.spend.cost == pytest.approx(0.3)
 
 
-async def test_a_ceiling_of_cost_that_nothing_can_hold_is_warned_of_once_for_each_handler(
+async def test_a_cost_ceiling_without_prices_warns_once_per_handler(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     client = ScriptedClient(["one", Reply((Text("two"),), model="m"), "three"])
@@ -145,7 +145,7 @@ async def test_a_ceiling_of_cost_that_nothing_can_hold_is_warned_of_once_for_eac
     assert "the call counts as nothing: give the LLMHandler prices=" in told
 
 
-async def test_a_ceiling_of_cost_is_not_warned_of_where_costs_are_known(
+async def test_a_cost_ceiling_with_known_costs_does_not_warn(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     replies = [Reply((Text("hi"),), usage=USED, model="m-0101")]

@@ -56,7 +56,7 @@ def flags(log: Sequence[Event]) -> list[bool]:
     return [e.data.get("provider_state", False) for e in log if e.kind == k.LLM_REQUESTED]
 
 
-async def test_only_what_is_new_is_sent_in_a_turn_and_across_turns() -> None:
+async def test_only_new_messages_are_sent_within_and_across_turns() -> None:
     client = KeepingClient(think)
 
     results, logs = await talk(client, ["one", "look", "two"])
@@ -81,7 +81,7 @@ async def test_a_handle_that_has_expired_costs_one_more_attempt_and_nothing_else
     assert attempts == [2]
 
 
-async def test_a_run_asks_the_same_with_the_handle_and_without_it() -> None:
+async def test_a_run_makes_the_same_requests_with_and_without_the_handle() -> None:
     words = ["one", "look", "two", "look"]
 
     with_it, logs = await talk(KeepingClient(think), words)
@@ -94,7 +94,7 @@ async def test_a_run_asks_the_same_with_the_handle_and_without_it() -> None:
     assert digests(logs) == digests(plain)
 
 
-async def test_a_handle_is_not_used_for_another_conversation_than_it_stands_for() -> None:
+async def test_a_handle_is_used_only_for_its_own_conversation() -> None:
     client = KeepingClient(think)
     changed = React(system="be stern", provider_state=True)
 
@@ -137,7 +137,7 @@ async def test_a_redactor_that_finds_nothing_leaves_the_handle() -> None:
     assert client.sent == [2, 1]
 
 
-async def test_an_agent_that_does_not_ask_for_it_rests_on_nothing() -> None:
+async def test_provider_state_is_off_by_default() -> None:
     client = KeepingClient(think)
 
     await talk(client, ["one", "two"], agents=[React(system="be kind")])

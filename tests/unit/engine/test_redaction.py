@@ -123,7 +123,7 @@ def planted_in(text: str) -> list[str]:
     return [secret for secret in PLANTED if secret in text]
 
 
-async def test_nothing_planted_is_in_the_log_and_the_live_run_folds_what_is() -> None:
+async def test_no_planted_secret_is_in_the_log_and_the_running_state_equals_its_fold() -> None:
     agent, store = Folded(), MemoryEventStore()
     client = ScriptedClient(script())
 
@@ -150,7 +150,7 @@ def shown(messages: Iterable[Message]) -> list[Any]:
     return [message_to_json(message) for message in messages]
 
 
-async def test_no_planted_byte_is_in_the_files_of_a_store(tmp_path: Path) -> None:
+async def test_no_planted_secret_is_in_the_files_of_a_store(tmp_path: Path) -> None:
     store = SQLiteEventStore(tmp_path / "runs.db")
     await whole_life(store, ScriptedClient(script()), Folded())
     raw = b"".join(path.read_bytes() for path in tmp_path.iterdir())
@@ -159,7 +159,7 @@ async def test_no_planted_byte_is_in_the_files_of_a_store(tmp_path: Path) -> Non
     assert [secret for secret in PLANTED if secret.encode() in raw] == []
 
 
-async def test_a_cancelled_and_a_failed_run_keep_nothing_either() -> None:
+async def test_cancelled_and_failed_runs_store_no_secret() -> None:
     store = MemoryEventStore()
 
     client = ScriptedClient([LLMError(ALL), Reply((ToolCall("c", "send", {"text": ALL}),))])
@@ -204,7 +204,7 @@ async def test_a_resumed_run_sends_the_same_bytes_as_the_one_that_was_never_inte
     ]
 
 
-async def test_bytes_of_attachments_are_left_as_they_are() -> None:
+async def test_bytes_of_attachments_are_unchanged() -> None:
     store = MemoryEventStore()
     client = ScriptedClient(["ok"], modalities=frozenset({"text", "image"}))
     picture = Image(data=MAIL.encode(), media_type="image/png")
@@ -213,7 +213,7 @@ async def test_bytes_of_attachments_are_left_as_they_are() -> None:
     assert client.calls[0].messages[0].parts[1] == picture
 
 
-async def test_the_same_key_with_the_same_secret_is_the_same_start() -> None:
+async def test_a_start_with_the_same_key_and_secret_is_the_same_run() -> None:
     async with make_engine(ScriptedClient(["ok"]), redactor=KEYED) as engine:
         first = await engine.start(f"to {MAIL}", idempotency_key="k")
         again = await engine.start(f"to {MAIL}", idempotency_key="k")
@@ -270,7 +270,7 @@ async def test_another_engine_with_a_redactor_that_works_finishes_the_run() -> N
     assert (await main()) == "boom"
 
 
-async def test_without_a_redactor_everything_is_kept() -> None:
+async def test_without_a_redactor_all_content_is_stored() -> None:
     async def main() -> RunState[Any]:
         async with make_engine(ScriptedClient([ALL])) as engine:
             started = await engine.start(ALL)
@@ -280,7 +280,7 @@ async def test_without_a_redactor_everything_is_kept() -> None:
     assert (await main()).loop.messages[0].text == ALL
 
 
-async def test_sessions_and_children_keep_nothing_either() -> None:
+async def test_sessions_and_children_store_no_secret() -> None:
     store = MemoryEventStore()
     asked = Reply((ToolCall("c", "helper", {"task": f"write to {ALL}"}),))
     client = ScriptedClient([asked, f"helped {ALL}", f"done {ALL}", f"again {ALL}"])
@@ -312,7 +312,7 @@ async def test_sessions_and_children_keep_nothing_either() -> None:
         assert (await verify_store(store, deep=True, checks=checks)).faults == []
 
 
-def test_a_handle_on_a_conversation_goes_with_what_was_taken_out_of_it() -> None:
+def test_a_provider_handle_is_dropped_when_its_conversation_was_redacted() -> None:
     done, state = redaction(KEYED), {"id": "resp_1"}
     parts = [{"type": "text", "text": "hello"}]
     kept = {"reply": {"parts": parts, "state": state}}
@@ -409,9 +409,7 @@ async def test_a_large_reason_for_a_cancellation_is_redacted_in_a_thread() -> No
     assert on_loop_and_off(redactor)[0] == []
 
 
-async def test_large_texts_that_guards_have_checked_are_hashed_as_they_are_kept_in_a_thread() -> (
-    None
-):
+async def test_large_checked_texts_are_redacted_and_hashed_in_a_thread() -> None:
     redactor = Noting()
     seen: list[int] = []
 

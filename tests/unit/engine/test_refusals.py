@@ -25,7 +25,7 @@ async def test_large_attachments_without_a_blob_store_are_refused_before_the_run
         assert await engine.store.runs() == []
 
 
-async def test_what_is_not_there_is_named() -> None:
+async def test_unknown_algorithms_and_missing_runs_are_named() -> None:
     async with make_engine(ScriptedClient([])) as engine:
         with pytest.raises(UnknownAlgorithm) as unknown:
             await engine.start("hi", algorithm="reflexion")
@@ -43,7 +43,7 @@ async def test_what_is_not_there_is_named() -> None:
             assert caught.value.run_id == "nope"
 
 
-def test_an_engine_is_refused_that_could_not_tell_its_parts_apart() -> None:
+def test_an_engine_with_ambiguous_parts_is_refused() -> None:
     store, client = MemoryEventStore(), ScriptedClient([])
 
     with pytest.raises(ValueError, match="two algorithms of one engine have the name 'react'"):
@@ -54,7 +54,7 @@ def test_an_engine_is_refused_that_could_not_tell_its_parts_apart() -> None:
         Engine(store, [ToolHandler([])], algorithms=[])
 
 
-def test_what_is_no_store_and_what_is_no_handler_is_refused_with_the_way_out() -> None:
+def test_a_wrong_store_or_handler_is_refused_with_the_way_out() -> None:
     number: Any = 7
     client: Any = ScriptedClient([])
 
@@ -65,12 +65,12 @@ def test_what_is_no_store_and_what_is_no_handler_is_refused_with_the_way_out() -
 
 
 @pytest.mark.parametrize(("given", "name"), [("gpt-5", "str"), (ScriptedClient, "ScriptedClient")])
-def test_what_is_no_client_is_refused_with_the_way_out(given: Any, name: str) -> None:
+def test_a_wrong_client_is_refused_with_the_way_out(given: Any, name: str) -> None:
     with pytest.raises(TypeError, match=f"{name} is no client: an LLMHandler takes one such as"):
         LLMHandler(given)
 
 
-def test_a_tool_that_no_handler_has_is_refused_with_those_there_are() -> None:
+def test_an_unknown_tool_is_refused_with_the_names_of_the_known_ones() -> None:
     @tool(effects="none")
     def look() -> str:
         """Look around."""

@@ -66,7 +66,7 @@ async def waits(pay: Tool, *steps: Any, **more: Any) -> list[PendingApproval]:
     return await main()
 
 
-async def test_the_same_call_after_an_unknown_outcome_waits_and_says_why() -> None:
+async def test_the_same_call_after_an_unknown_outcome_waits_with_a_reason() -> None:
     pay, made = payment()
     store = MemoryEventStore()
     steps = [call(1, amount=5), call(2, amount=5), told]
@@ -111,7 +111,7 @@ async def test_a_person_who_denies_the_repetition_ends_it() -> None:
     assert made == [5]
 
 
-async def test_which_calls_are_the_same() -> None:
+async def test_calls_are_the_same_if_tool_and_arguments_are_equal() -> None:
     same: dict[str, tuple[Reply, Reply]] = {
         "equal": (call(1, amount=5), call(2, amount=5)),
         "in another order": (call(1, amount=5, to="b"), call(2, to="b", amount=5)),
@@ -141,7 +141,7 @@ async def test_a_redacted_call_is_still_the_same() -> None:
     assert len(await waits(pay, *steps, redactor=KEYED)) == 1
 
 
-async def test_the_third_call_waits_after_two_of_which_nothing_is_known() -> None:
+async def test_a_third_call_waits_after_two_unknown_outcomes() -> None:
     @tool(timeout_s=0.001)
     async def pay(amount: int) -> str:
         """Pay, too slowly."""
@@ -161,7 +161,7 @@ async def test_the_third_call_waits_after_two_of_which_nothing_is_known() -> Non
     assert (await main()) == ["tool/3/c3"]
 
 
-async def test_what_the_tool_declares_decides_whether_a_repetition_waits() -> None:
+async def test_the_declaration_of_the_tool_decides_if_a_repetition_waits() -> None:
     for effects in get_args(Effects):
 
         @tool(effects=effects, timeout_s=0.001)
@@ -184,7 +184,7 @@ async def test_what_the_tool_declares_decides_whether_a_repetition_waits() -> No
     assert made == [5, 5]
 
 
-async def test_another_run_knows_nothing_of_it() -> None:
+async def test_unknown_outcomes_of_another_run_do_not_count() -> None:
     pay, made = payment()
     store = MemoryEventStore()
 

@@ -23,7 +23,7 @@ def fails(_messages: Sequence[Message]) -> Reply:
 @pytest.mark.parametrize(
     ("agent", "asked"), [(React(), "small"), (React(model="large"), "large")], ids=["own", "named"]
 )
-async def test_a_call_that_failed_names_the_model_that_was_asked(agent: React, asked: str) -> None:
+async def test_a_failed_call_names_the_requested_model(agent: React, asked: str) -> None:
     result, log = await play(FunctionClient(fails, model="small"), agent=agent)
 
     assert result.outcome == "FAILED"
@@ -34,7 +34,7 @@ async def test_a_call_that_failed_names_the_model_that_was_asked(agent: React, a
     assert (span.name, span.attributes["gen_ai.request.model"]) == (f"chat {asked}", asked)
 
 
-async def test_a_client_that_names_no_model_is_asked_all_the_same() -> None:
+async def test_a_client_without_a_model_name_is_called() -> None:
     class Nameless(FunctionClient):
         def __init__(self) -> None:
             super().__init__(lambda _: "hi", model="")

@@ -7,6 +7,6 @@ from lib.events import RunInfo
 from lib.events.kinds import Outcome
 
 
-def test_an_outcome_is_one_of_the_words_there_are() -> None:
+def test_an_outcome_is_one_of_the_defined_words() -> None:
     for kind in (Result, RunInfo):
         assert get_type_hints(kind)["outcome"] == Outcome | None, kind

@@ -129,7 +129,7 @@ async def test_a_failed_model_call_ends_the_run_as_failed_with_what_happened() -
     }
 
 
-async def test_a_tool_failure_is_told_to_the_model_which_goes_on() -> None:
+async def test_the_model_reads_a_tool_failure_and_the_run_goes_on() -> None:
     @tool
     def fragile() -> str:
         raise ValueError("disk on fire")
@@ -164,7 +164,7 @@ async def test_a_tool_failure_is_told_to_the_model_which_goes_on() -> None:
     ]
 
 
-async def test_call_ids_that_a_model_repeats_are_told_apart() -> None:
+async def test_repeated_call_ids_of_a_model_are_made_unique() -> None:
     client = ScriptedClient(
         [
             ask(ToolCall("c", "add", {"a": 1, "b": 1}), ToolCall("c", "add", {"a": 2, "b": 2})),
@@ -179,7 +179,7 @@ async def test_call_ids_that_a_model_repeats_are_told_apart() -> None:
     assert sorted(keys) == ["tool/1/c", "tool/1/c-2", "tool/2/c", "tool/2/call"]
 
 
-async def test_a_tool_learns_who_calls_and_under_which_key() -> None:
+async def test_a_tool_receives_its_caller_and_key() -> None:
     seen: list[ToolContext] = []
 
     @tool
@@ -212,9 +212,7 @@ async def test_an_agent_that_never_answers_is_stopped_at_its_last_step() -> None
     ("stop", "outcome", "reason"),
     [("length", "LIMITED", "length"), ("content_filter", "BLOCKED", "content_filter")],
 )
-async def test_a_reply_that_was_cut_short_is_no_answer(
-    stop: str, outcome: str, reason: str
-) -> None:
+async def test_a_truncated_reply_is_not_an_answer(stop: str, outcome: str, reason: str) -> None:
     client = ScriptedClient([Reply((Text("once upon"),), stop=stop)])  # pyright: ignore[reportArgumentType] - parametrised
 
     result, _ = await play(client)

@@ -22,7 +22,7 @@ async def scores(engine: Engine, run_id: str) -> Sequence[Event]:
     return [e for e in await engine.store.read(run_id) if e.kind == k.EVAL_SCORE]
 
 
-async def test_every_way_of_saying_a_score_is_the_same() -> None:
+async def test_every_spelling_of_a_score_is_stored_the_same() -> None:
     score = Score(name="helpful", value=0.8, source="human", comment="quick", meta={"n": 1})
     fields: dict[str, Any] = {"source": "human", "comment": "quick", "meta": {"n": 1}, "at": AT}
 
@@ -42,7 +42,7 @@ async def test_every_way_of_saying_a_score_is_the_same() -> None:
         assert (await started.info()).outcome == "COMPLETED"
 
 
-async def test_what_a_score_says_passes_the_redactor() -> None:
+async def test_scores_pass_the_redactor() -> None:
     async with make_engine(ScriptedClient(["hi"]), redactor=PatternRedactor()) as engine:
         started = await engine.start("go")
         await started.result()
@@ -63,7 +63,7 @@ async def test_a_score_of_a_span_and_of_a_judgement_with_an_id_and_a_user() -> N
             assert (event.data, event.user) == (expected, "eve")
 
 
-async def test_what_is_no_score_is_refused_and_nothing_is_written() -> None:
+async def test_an_invalid_score_is_refused_and_nothing_is_written() -> None:
     wrong: list[tuple[type[Exception], Any, dict[str, Any]]] = [
         (TypeError, None, {}),
         (TypeError, "helpful", {}),

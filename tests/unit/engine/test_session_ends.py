@@ -18,7 +18,7 @@ from .run_kit import reached
 from .session_kit import Gate, ask, echo, faults, in_session, outcome, texts
 
 
-async def test_a_closed_session_answers_what_was_sent_and_takes_nothing_more() -> None:
+async def test_a_closed_session_answers_its_pending_turns_and_accepts_no_more() -> None:
     store = MemoryEventStore()
     async with in_session(store) as (engine, session):
         turns = [await session.send(word) for word in ("a", "b")]
@@ -39,7 +39,7 @@ async def test_a_closed_session_answers_what_was_sent_and_takes_nothing_more() -
         assert await faults(store) == []
 
 
-async def test_a_turn_that_loses_the_race_against_a_close_is_told() -> None:
+async def test_a_turn_that_loses_the_race_against_a_close_raises() -> None:
     class Late(MemoryEventStore):
         """Lets somebody close the session just before a turn comes."""
 
@@ -68,7 +68,7 @@ async def test_a_turn_that_loses_the_race_against_a_close_is_told() -> None:
         assert await session.turns() == []
 
 
-async def test_a_cancelled_session_cancels_its_turn_and_tells_those_that_wait() -> None:
+async def test_a_cancelled_session_cancels_its_turn_and_fails_the_waiting_ones() -> None:
     store, gate = MemoryEventStore(), Gate()
     async with in_session(store, gate.answer) as (_, session):
         first, second = await session.send("a"), await session.send("b")
@@ -110,7 +110,7 @@ async def test_a_cancelled_turn_leaves_a_conversation_that_goes_on() -> None:
         assert await faults(store) == []
 
 
-async def test_a_turn_that_waits_for_its_turn_can_be_cancelled() -> None:
+async def test_a_queued_turn_can_be_cancelled() -> None:
     store, gate = MemoryEventStore(), Gate()
     async with in_session(store, gate.answer) as (engine, session):
         turns = [await session.send(word) for word in ("a", "b", "c")]
@@ -127,7 +127,7 @@ async def test_a_turn_that_waits_for_its_turn_can_be_cancelled() -> None:
         assert await faults(store) == []
 
 
-async def test_a_turn_that_begins_while_it_is_being_cancelled_is_cancelled_all_the_same() -> None:
+async def test_a_turn_that_begins_during_its_cancellation_is_cancelled() -> None:
     store, gate = MemoryEventStore(), Gate()
     async with in_session(store, gate.answer) as (engine, session):
         turn = await session.send("a")
@@ -164,7 +164,7 @@ async def test_a_turn_that_was_intended_and_not_begun_can_be_cancelled() -> None
     assert (cancelled, result.outcome, result.reason) == (False, "FAILED", "erased")
 
 
-async def test_calling_a_turn_off_that_has_begun_changes_nothing_in_its_session() -> None:
+async def test_cancelling_a_begun_turn_leaves_its_session_unchanged() -> None:
     gate = Gate()
     async with in_session(answer=gate.answer) as (engine, session):
         turn = await session.send("a", stream=False)
@@ -196,7 +196,7 @@ async def test_a_turn_that_waits_for_a_person_can_be_cancelled(whole: bool) -> N
         assert await faults(store) == []
 
 
-async def test_an_erased_session_is_not_there_for_those_who_wait() -> None:
+async def test_waiting_on_an_erased_session_raises() -> None:
     store, gate = MemoryEventStore(), Gate()
     async with in_session(store, gate.answer) as (_, session):
         turn = await session.send("a")

@@ -24,7 +24,7 @@ def long_answer(_messages: Sequence[Message]) -> str:
     return "a rather long answer"
 
 
-async def test_replies_are_streamed_from_the_first_piece_however_late_they_are_read() -> None:
+async def test_replies_are_streamed_from_the_first_delta_even_to_late_readers() -> None:
     async with in_session(answer=long_answer) as (_, session):
         turn, silent = await session.send("one"), await session.send("two", stream=False)
         await turn.result()
@@ -36,7 +36,7 @@ async def test_replies_are_streamed_from_the_first_piece_however_late_they_are_r
         assert [piece async for piece in turn.deltas()] == []
 
 
-async def test_pieces_come_while_the_reply_is_written() -> None:
+async def test_deltas_arrive_while_the_reply_is_written() -> None:
     broken = LLMError("cut", retryable=False)
 
     steps = iter([CutOff("half", broken), "whole"])
@@ -51,7 +51,7 @@ async def test_pieces_come_while_the_reply_is_written() -> None:
         assert [p.delta.text async for p in second.deltas()] == ["whole"]
 
 
-async def test_a_handle_that_is_gone_keeps_no_pieces() -> None:
+async def test_a_discarded_handle_keeps_no_deltas() -> None:
     gate = Gate()
     async with in_session(answer=gate.answer) as (engine, session):
         turn = await session.send("one")
@@ -63,7 +63,7 @@ async def test_a_handle_that_is_gone_keeps_no_pieces() -> None:
         gate.open.set()
 
 
-async def test_a_turn_may_wait_for_a_person() -> None:
+async def test_a_turn_can_wait_for_approval() -> None:
     def think(messages: Sequence[Message]) -> Any:
         if messages[-1].role == "user":
             return Reply((ToolCall("c1", "ask"),), stop="tool_calls")
@@ -98,7 +98,7 @@ async def test_a_session_goes_on_in_another_process_between_turns_and_inside_the
         assert await faults(store) == []
 
 
-async def test_a_process_that_drives_nothing_sends_and_a_worker_answers(tmp_path: Path) -> None:
+async def test_a_process_without_drivers_sends_turns_that_a_worker_answers(tmp_path: Path) -> None:
     desk_store, work_store = (SQLiteEventStore(tmp_path / "log.db") for _ in range(2))
     async with talk(desk_store, drive=False) as desk, talk(work_store) as engine:
         worker = Worker(engine, max_runs=1, poll_s=0.02)

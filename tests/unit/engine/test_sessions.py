@@ -50,7 +50,7 @@ async def test_each_turn_goes_on_with_the_conversation_of_those_before_it() -> N
         assert await faults(store) == []
 
 
-async def test_between_turns_nobody_holds_the_session() -> None:
+async def test_no_worker_holds_the_lease_of_a_session_between_turns() -> None:
     async with in_session() as (engine, session):
         await engine.wait_while_driven(session.id)
         assert await status(engine, session.id) == ("open", False, None)
@@ -113,7 +113,7 @@ async def test_a_session_is_opened_once_under_a_key() -> None:
             )
 
 
-async def test_what_cannot_be_a_session_or_a_turn_is_refused() -> None:
+async def test_invalid_arguments_of_sessions_and_turns_are_refused() -> None:
     async with talk() as engine:
         with pytest.raises(UnknownAlgorithm, match="react"):
             await engine.start_session("other")
@@ -164,7 +164,7 @@ async def test_large_attachments_of_a_turn_go_to_the_blob_store(tmp_path: Path) 
     assert seen == [300_000, 300_000]
 
 
-async def test_an_engine_may_be_given_what_it_has_of_its_own() -> None:
+async def test_an_engine_accepts_its_built_in_parts_as_arguments() -> None:
     handlers = [LLMHandler(StrictClient(echo)), TurnHandler()]
     algorithms = [AGENT, SessionLoop()]
     async with Engine(MemoryEventStore(), handlers, algorithms=algorithms) as engine:
@@ -205,7 +205,7 @@ class NoAttack:
 
 
 @pytest.mark.parametrize(("stage", "left"), [("input", []), ("output", ["attack"])])
-async def test_what_a_guard_kept_from_the_model_does_not_reach_it_with_the_next_turn(
+async def test_content_that_a_guard_blocked_does_not_reach_the_model_in_the_next_turn(
     stage: Stage, left: list[str]
 ) -> None:
     """Nor does it keep the session from going on: a guard is shown what is new to the model."""
@@ -222,7 +222,7 @@ async def test_what_a_guard_kept_from_the_model_does_not_reach_it_with_the_next_
         assert await faults(store) == []
 
 
-async def test_what_turns_spend_counts_for_the_session_and_ends_it() -> None:
+async def test_the_spend_of_turns_counts_for_the_session_and_can_end_it() -> None:
     def think(_: Sequence[Message]) -> Reply:
         return Reply((Text("ok"),), Usage(input_tokens=10, output_tokens=5, cost=0.5))
 

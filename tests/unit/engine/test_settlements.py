@@ -70,7 +70,7 @@ async def test_a_call_that_did_not_happen_is_made_without_another_question() -> 
     assert ended.spend.tool_calls == 2
 
 
-async def test_a_settlement_answers_one_call_and_a_third_is_made() -> None:
+async def test_a_settlement_answers_one_call_and_a_third_call_is_made() -> None:
     pay, made = payment()
     store = MemoryEventStore()
     steps = [call(1, amount=5), call(2, amount=5), call(3, amount=5), told]
@@ -86,7 +86,7 @@ async def test_a_settlement_answers_one_call_and_a_third_is_made() -> None:
 
 
 @pytest.mark.parametrize("second", [True, False])
-async def test_the_first_of_two_people_who_settle_a_call_at_once_counts(*, second: bool) -> None:
+async def test_the_first_of_two_concurrent_settlements_wins(*, second: bool) -> None:
     pay, made = payment()
     store = MemoryEventStore()
     steps = [call(1, amount=5), call(2, amount=5), told]

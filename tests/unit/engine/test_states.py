@@ -89,7 +89,7 @@ async def test_a_session_goes_on_after_another_process_has_answered_a_turn_of_it
     assert _told(found[0]) == _told(whole[0])
 
 
-async def test_an_erased_session_is_not_known_from_what_was_kept() -> None:
+async def test_an_erased_session_is_not_served_from_cached_state() -> None:
     store = MemoryEventStore()
     async with talk(store) as engine:
         session = await engine.start_session()
@@ -125,7 +125,7 @@ async def test_a_kept_state_is_not_used_for_a_log_that_has_been_replaced() -> No
     assert (len(shorter), shorter[0]) == (2, 0)
 
 
-async def test_requests_that_were_made_since_are_found_as_they_were_decided() -> None:
+async def test_newer_requests_are_found_as_they_were_decided() -> None:
     store = MemoryEventStore()
     session_id = await idle_session(store)
     log = await store.read(session_id)
@@ -142,7 +142,7 @@ async def test_requests_that_were_made_since_are_found_as_they_were_decided() ->
     assert set(found[1]) == {"new"}
 
 
-async def test_only_idle_sessions_are_kept_and_only_so_many() -> None:
+async def test_only_idle_sessions_are_cached_up_to_the_limit() -> None:
     store = Watched()
     names = [await idle_session(store, turns=1) for _ in range(3)]
     logs = {name: await store.read(name) for name in names}
@@ -189,7 +189,7 @@ def redecided(log: Sequence[Event]) -> dict[str, Request]:
 
 
 @pytest.mark.parametrize("page", [1, 2, 5, 500])
-async def test_a_log_in_pages_gives_the_state_and_the_open_requests_of_the_whole(
+async def test_a_log_read_in_pages_gives_the_same_state_and_open_requests(
     monkeypatch: pytest.MonkeyPatch, page: int
 ) -> None:
     monkeypatch.setattr("lib.engine.runtime.caches.PAGE", page)
@@ -208,7 +208,7 @@ async def test_a_log_in_pages_gives_the_state_and_the_open_requests_of_the_whole
     assert opened == {0, 1, 2, 3}
 
 
-async def test_a_log_at_hand_is_not_read() -> None:
+async def test_a_log_that_is_in_memory_is_not_read() -> None:
     log, store = await worked(), Watched()
     await store.setup()
     found = await states(store).read(log[0].run_id, React(), log)

@@ -59,7 +59,7 @@ async def interrupt(store: MemoryEventStore, act: Tool) -> str:
         ("once", OUTCOME_UNKNOWN, 1),
     ],
 )
-async def test_an_interrupted_call_is_repeated_or_unknown_as_its_effect_class_says(
+async def test_the_effect_class_decides_if_an_interrupted_call_is_repeated_or_unknown(
     effects: Effects, answer: str, calls: int
 ) -> None:
     act, made = hanging(effects)
@@ -124,7 +124,7 @@ async def test_a_living_owner_keeps_its_run_and_a_dead_one_loses_it() -> None:
     assert len(made) == 2
 
 
-async def test_a_run_that_gets_nowhere_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_run_without_progress_is_poisoned(caplog: pytest.LogCaptureFixture) -> None:
     store = MemoryEventStore()
 
     class Deadly(ToolHandler):
@@ -179,7 +179,7 @@ async def test_a_store_that_breaks_stops_the_run_here_and_loses_nothing(
         assert (await main()) == "kept"
 
 
-async def test_a_takeover_finds_its_place_beside_signals() -> None:
+async def test_a_takeover_appends_after_concurrent_signals() -> None:
     act, _ = hanging("none")
     store = NoteBefore(k.RUN_RESUMED, new("acme.note"))
 
@@ -192,7 +192,7 @@ async def test_a_takeover_finds_its_place_beside_signals() -> None:
     assert (await main())[4:7] == ["acme.note", "run.resumed", "tool.completed"]
 
 
-async def test_a_request_that_renders_differently_after_the_crash_is_told(
+async def test_a_request_that_renders_differently_after_a_crash_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = MemoryEventStore()
@@ -237,7 +237,7 @@ async def altered(
     return other
 
 
-async def test_recovery_takes_as_many_as_it_is_told_and_passes_by_the_rest() -> None:
+async def test_recovery_takes_up_to_its_limit_and_skips_unknown_algorithms() -> None:
     store = MemoryEventStore()
     await store.setup()
     given = [{"role": "user", "content": "go"}]
@@ -249,7 +249,7 @@ async def test_recovery_takes_as_many_as_it_is_told_and_passes_by_the_rest() -> 
         await engine.run("b").result()
 
 
-async def test_time_in_which_nothing_was_driven_is_not_spent() -> None:
+async def test_time_without_a_driver_does_not_count_as_spend() -> None:
     clock = ManualClock()
     store = MemoryEventStore(clock=clock)
 

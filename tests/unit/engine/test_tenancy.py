@@ -64,7 +64,7 @@ SESSION_CALLS: dict[str, Callable[[Session], Awaitable[Any]]] = {
 
 
 @pytest.mark.parametrize("call", RUN_CALLS.values(), ids=RUN_CALLS)
-async def test_a_foreign_run_is_a_missing_one(call: Callable[[Run], Awaitable[Any]]) -> None:
+async def test_a_run_of_another_tenant_is_missing(call: Callable[[Run], Awaitable[Any]]) -> None:
     async with engine() as made:
         foreign = await made.start("refund", tenant="globex")
         await _asked(foreign)
@@ -81,7 +81,7 @@ async def test_a_foreign_run_is_a_missing_one(call: Callable[[Run], Awaitable[An
 
 
 @pytest.mark.parametrize("call", SESSION_CALLS.values(), ids=SESSION_CALLS)
-async def test_a_foreign_session_is_a_missing_one(
+async def test_a_session_of_another_tenant_is_missing(
     call: Callable[[Session], Awaitable[Any]],
 ) -> None:
     async with engine() as made:
@@ -96,7 +96,7 @@ async def test_a_foreign_session_is_a_missing_one(
         assert len(await made.store.read(foreign.id)) == 1
 
 
-async def test_own_runs_and_sessions_are_there() -> None:
+async def test_a_tenant_finds_its_own_runs_and_sessions() -> None:
     async with engine() as made:
         started = await made.start("refund", tenant="acme")
         handle = made.run(started.id, tenant="acme")
@@ -115,7 +115,7 @@ async def test_own_runs_and_sessions_are_there() -> None:
         await session.close()
 
 
-async def test_own_replies_are_told_while_they_are_written() -> None:
+async def test_a_tenant_streams_its_own_replies() -> None:
     async with engine() as made:
         started = await made.start("hello", tenant="acme")
         pieces = await _pieces(made.run(started.id, tenant="acme"))
@@ -126,7 +126,7 @@ async def _pieces(handle: Run) -> list[Any]:
     return [piece async for piece in handle.deltas()]
 
 
-async def test_a_foreign_run_takes_no_signal_and_is_not_resumed_either() -> None:
+async def test_a_run_of_another_tenant_cannot_be_signalled_or_resumed() -> None:
     async with engine() as made:
         foreign = await made.start_session(tenant="globex")
         mine = TenantEngine(made, "acme")
@@ -138,6 +138,6 @@ async def test_a_foreign_run_takes_no_signal_and_is_not_resumed_either() -> None
             assert await mine.wait_while_driven(run_id) is None
 
 
-def test_a_handle_has_a_tenant_that_is_not_empty() -> None:
+def test_an_empty_tenant_of_a_handle_is_refused() -> None:
     with pytest.raises(ValueError, match="expected the id of a tenant, got an empty text"):
         engine().run("run", tenant="")

@@ -152,7 +152,7 @@ async def test_an_algorithm_without_a_conversation_hashes_no_more_either() -> No
         assert {result.output for result in results[1:]} == {"1 hashed"}
 
 
-def test_an_erased_turn_is_not_in_the_next_one_whatever_the_store_counts(tmp_path: Path) -> None:
+def test_an_erased_turn_is_not_in_the_next_one_for_any_count_of_the_store(tmp_path: Path) -> None:
     @asynccontextmanager
     async def engines(*, counted: bool) -> AsyncGenerator[tuple[Engine, Engine, EventStore]]:
         path = tmp_path / f"{counted}.db"
@@ -204,7 +204,7 @@ async def test_runs_are_listed_once_for_an_erasure_and_not_again() -> None:
         assert lists == [1, 0, 0]
 
 
-async def test_new_handles_know_what_the_others_have_read() -> None:
+async def test_new_handles_reuse_what_others_have_read() -> None:
     store = Counting()
     async with make_engine(StrictClient(echo), store=store, agent=AGENT) as engine:
         session = await engine.start_session(tenant="acme")
@@ -252,7 +252,7 @@ async def test_a_log_that_was_replaced_is_read_anew() -> None:
     assert not await read.catch_up(stores[1], logs[1])
 
 
-def test_of_the_sessions_used_last_the_requests_are_kept() -> None:
+def test_the_requests_of_recently_used_sessions_are_cached() -> None:
     kept = TurnRequestCache(kept=2)
     requests = {name: TurnRequests() for name in "abc"}
     for name in "abab":

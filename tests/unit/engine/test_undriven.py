@@ -15,7 +15,7 @@ def watcher(store: MemoryEventStore) -> Engine:
     return make_engine(ScriptedClient([]), store=store, drive=False)
 
 
-async def test_what_it_starts_is_left_to_workers_and_its_result_is_waited_for():
+async def test_an_engine_without_drivers_starts_runs_and_waits_for_workers():
     store = MemoryEventStore()
 
     async with watcher(store) as web:
@@ -31,7 +31,7 @@ async def test_what_it_starts_is_left_to_workers_and_its_result_is_waited_for():
 
 
 @pytest.mark.parametrize("what", ["a run", "a turn"])
-async def test_who_waits_for_a_result_is_told_that_the_engine_is_closing(what: str) -> None:
+async def test_waiting_for_a_result_raises_when_the_engine_closes(what: str) -> None:
     async with watcher(MemoryEventStore()) as web:
         session = await web.start_session()
         watched = await web.start("go") if what == "a run" else await session.send("go")
@@ -44,7 +44,7 @@ async def test_who_waits_for_a_result_is_told_that_the_engine_is_closing(what: s
         await watched.result()
 
 
-async def test_it_takes_up_nothing_even_when_it_is_asked_to_and_signals_wake_nobody_here():
+async def test_an_engine_without_drivers_resumes_nothing_and_ignores_wake_ups():
     store = MemoryEventStore()
 
     async with watcher(store) as web:

@@ -110,7 +110,7 @@ async def test_the_lease_of_a_dead_worker_is_logged_once_with_its_end(
         await main()
 
 
-async def test_an_engine_that_leaves_the_driving_to_workers_warns_of_none(
+async def test_an_engine_without_drivers_logs_waits_for_workers_without_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
@@ -128,7 +128,7 @@ async def test_an_engine_that_leaves_the_driving_to_workers_warns_of_none(
         await main()
 
 
-async def test_a_parent_tells_what_its_child_waits_for(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_parent_reports_what_its_child_waits_for(caplog: pytest.LogCaptureFixture) -> None:
     def helper(messages: Any) -> Any:
         results = tool_results(messages)
         return say(results[0].content) if results else call(*ask("pay", amount=7).tool_calls)
@@ -155,7 +155,7 @@ async def test_a_parent_tells_what_its_child_waits_for(caplog: pytest.LogCapture
         await main()
 
 
-async def test_a_turn_tells_what_it_waits_for_and_an_idle_session_that_it_is_idle(
+async def test_a_turn_reports_what_it_waits_for_and_an_idle_session_that_it_is_idle(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
@@ -218,7 +218,7 @@ async def test_without_waiting_nothing_is_driven_and_an_end_is_returned_once_the
         assert await engine.run(started.id).result(timeout_s=0) == done
 
 
-async def test_a_timeout_of_the_caller_ends_no_run_and_tells_what_holds_it() -> None:
+async def test_a_timeout_of_the_caller_ends_no_run_and_reports_what_it_waits_for() -> None:
     async with make_engine(NEVER_ANSWERS, worker="me") as engine:
         started = await engine.start("go")
         await reached(started, k.LLM_REQUESTED)
@@ -241,7 +241,7 @@ async def test_a_fault_of_a_handler_that_is_a_timeout_is_raised() -> None:
                 await watched.result(timeout_s=60)
 
 
-async def test_odd_ways_to_wait_are_refused_before_anything_is_done() -> None:
+async def test_invalid_wait_arguments_are_refused_before_any_effect() -> None:
     wrong: list[tuple[dict[str, Any], type[Exception]]] = [
         ({"wait": 5}, TypeError),
         ({"wait": None}, TypeError),
@@ -261,7 +261,7 @@ async def test_odd_ways_to_wait_are_refused_before_anything_is_done() -> None:
                     await watched.result(**options)
 
 
-def test_an_owner_is_dead_whose_lease_has_ended_or_ends_later_than_any_lease_can() -> None:
+def test_an_owner_is_dead_if_its_lease_has_ended_or_ends_later_than_any_lease_can() -> None:
     now = datetime(2026, 11, 23, 12, tzinfo=UTC)
     info = RunInfo(
         run_id="run",

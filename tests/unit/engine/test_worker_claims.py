@@ -30,7 +30,7 @@ async def test_a_worker_drives_what_others_start_and_never_more_than_it_may() ->
         assert (agent.done, agent.most) == (12, 3)
 
 
-async def test_a_store_that_fails_is_waited_for_and_that_is_said_once() -> None:
+async def test_a_failing_store_is_retried_and_logged_once() -> None:
     store, said = Counting(), list[str]()
     async with opened(store=store) as (starter, engine):
         store.failing = 4
@@ -44,7 +44,7 @@ async def test_a_store_that_fails_is_waited_for_and_that_is_said_once() -> None:
     ]
 
 
-async def test_an_idle_worker_asks_the_store_about_once_every_poll_s() -> None:
+async def test_an_idle_worker_polls_the_store_about_once_every_poll_s() -> None:
     async def main() -> int:
         store = Counting()
         async with opened(store=store) as (_, engine):
@@ -57,7 +57,7 @@ async def test_an_idle_worker_asks_the_store_about_once_every_poll_s() -> None:
     assert (await main()) <= 8
 
 
-async def test_a_busy_store_is_not_asked_at_each_append() -> None:
+async def test_a_busy_store_is_not_polled_at_each_append() -> None:
     async def main() -> int:
         store, agent = Counting(), await shut()
         async with opened(store=store, agent=agent) as (starter, engine):
@@ -91,7 +91,7 @@ async def test_a_run_that_was_erased_after_its_claim_is_let_go() -> None:
             await begun.info()
 
 
-async def test_a_worker_whose_engine_was_left_says_so() -> None:
+async def test_a_worker_of_a_closed_engine_raises() -> None:
     engine = (await shut()).engine(MemoryEventStore())
     with pytest.raises(StoreClosed):
         await Worker(engine).run()

@@ -32,7 +32,7 @@ async def test_a_worker_that_drains_claims_nothing_more_and_lets_its_runs_end() 
 
 
 @pytest.mark.parametrize("at_once", [False, True])
-async def test_what_is_under_way_too_long_is_interrupted_and_another_worker_goes_on_at_once(
+async def test_calls_that_outlast_the_grace_are_interrupted_and_another_worker_goes_on_at_once(
     at_once: bool,
 ) -> None:
     agent, said = await shut(), list[str]()

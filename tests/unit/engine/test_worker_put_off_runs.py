@@ -53,7 +53,7 @@ async def test_a_run_that_cannot_go_on_here_backs_off_and_keeps_no_other_waiting
 
 
 @pytest.mark.parametrize("failing", ["run", "run and release"])
-async def test_a_claimed_run_that_cannot_be_begun_is_given_back_if_the_store_lets_it(
+async def test_a_claimed_run_that_cannot_be_begun_is_released_if_the_store_answers(
     failing: str,
 ) -> None:
     store, said = Waiting(), list[str]()
@@ -71,9 +71,7 @@ async def test_a_claimed_run_that_cannot_be_begun_is_given_back_if_the_store_let
             store.failing_releases = False
 
 
-async def test_leases_of_runs_that_are_put_off_are_given_back_as_soon_as_the_store_lets_it() -> (
-    None
-):
+async def test_leases_of_backed_off_runs_are_released_as_soon_as_the_store_answers() -> None:
     store, said = Waiting(), list[str]()
     async with lacking_handlers(store) as (starter, lacking):
         await start(starter, 2)
@@ -85,9 +83,7 @@ async def test_leases_of_runs_that_are_put_off_are_given_back_as_soon_as_the_sto
             await until(lambda: "the store answers again" in said)
 
 
-async def test_more_runs_that_are_put_off_than_claims_pass_over_cost_a_small_part_of_a_store() -> (
-    None
-):
+async def test_more_backed_off_runs_than_claims_skip_cost_a_small_part_of_a_store() -> None:
     store, said = Waiting(), list[str]()
     async with lacking_handlers(store) as (starter, lacking):
         await start(starter, 60)
@@ -100,9 +96,7 @@ async def test_more_runs_that_are_put_off_than_claims_pass_over_cost_a_small_par
             assert store.releases < 200
 
 
-async def test_hundreds_of_runs_that_are_put_off_do_not_keep_work_that_can_be_done_waiting() -> (
-    None
-):
+async def test_hundreds_of_backed_off_runs_do_not_delay_other_runs() -> None:
     store, said = Waiting(), list[str]()
     handlers = [LLMHandler(FunctionClient(lambda _: "done"))]
     async with (

@@ -46,7 +46,7 @@ class Looked(MemoryEventStore):
         return await super().read(run_id, after=after, limit=limit)
 
 
-async def test_a_run_that_waits_for_a_person_takes_no_room_and_goes_on_when_it_is_told() -> None:
+async def test_a_run_that_waits_for_approval_takes_no_slot_and_goes_on_after_the_decision() -> None:
     @tool(effects="once", approval=True)
     async def work() -> str:
         return "x"
@@ -68,7 +68,7 @@ async def test_a_run_that_waits_for_a_person_takes_no_room_and_goes_on_when_it_i
                 assert (await each.result()).outcome == "COMPLETED"
 
 
-async def test_sessions_whose_turns_wait_for_a_person_take_no_room_either() -> None:
+async def test_sessions_whose_turns_wait_for_approval_take_no_slot() -> None:
     store, client = MemoryEventStore(), FunctionClient(answer)
     async with (
         make_engine(client, pay, store=store, drive=False) as starter,
@@ -84,7 +84,7 @@ async def test_sessions_whose_turns_wait_for_a_person_take_no_room_either() -> N
             assert (await turn.result()).output == "done"
 
 
-async def test_runs_that_wait_for_others_do_not_look_at_each_commit_of_another_process() -> None:
+async def test_waiting_runs_do_not_read_at_each_commit_of_another_process() -> None:
     store, client = Looked(), FunctionClient(answer)
     async with (
         make_engine(client, pay, store=store, poll_s=3600) as engine,

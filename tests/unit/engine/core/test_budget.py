@@ -4,7 +4,7 @@ from lib.engine import Budget, Spend
 from lib.engine.core.budget import exhausted
 
 
-def test_a_budget_survives_its_json_and_ignores_what_it_does_not_know() -> None:
+def test_a_budget_survives_json_and_ignores_unknown_fields() -> None:
     budget = Budget(tokens=0, cost=1.5)
 
     assert budget.to_json() == {"tokens": 0, "cost": 1.5}
@@ -30,13 +30,13 @@ def test_negative_ceilings_are_refused() -> None:
         (Budget(tool_calls=0), Spend(), None),
     ],
 )
-def test_none_is_unlimited_and_zero_is_none(
+def test_a_ceiling_of_none_is_unlimited_and_of_zero_allows_nothing(
     budget: Budget, spend: Spend, lacking: str | None
 ) -> None:
     assert exhausted(budget, spend, llm_calls=1, tool_calls=0) == lacking
 
 
-def test_a_batch_of_calls_is_paid_for_in_full_or_not_at_all() -> None:
+def test_a_batch_of_calls_fits_the_budget_in_full_or_not_at_all() -> None:
     budget, spend = Budget(tool_calls=3), Spend(tool_calls=1)
 
     assert exhausted(budget, spend, llm_calls=0, tool_calls=2) is None

@@ -50,7 +50,7 @@ CALL = ToolRequest(key="tool/1/a", call_id="a", name="act", arguments={})
 DONE = Finish(outcome="COMPLETED")
 
 
-def test_an_end_waits_for_what_is_open() -> None:
+def test_an_end_waits_for_open_calls() -> None:
     says = Says(DONE)
     state = fold(says, log((k.LLM_REQUESTED, {"key": "llm/1"})))
 
@@ -66,14 +66,14 @@ def test_nothing_comes_after_the_end() -> None:
     assert next_step(says, state) == WAIT
 
 
-def test_a_budget_that_is_used_up_waits_for_what_is_under_way() -> None:
+def test_a_run_that_exhausted_its_budget_waits_for_open_calls() -> None:
     says = Says([CALL])
     opened = log((k.LLM_REQUESTED, {"key": "llm/1"}), budget={"tool_calls": 0})
 
     assert next_step(says, fold(says, opened)) == WAIT
 
 
-def test_a_model_call_that_cannot_be_paid_leaves_no_trace() -> None:
+def test_a_model_call_above_the_budget_leaves_no_event() -> None:
     says = Says([ASK])
 
     step = next_step(says, fold(says, log(budget={"llm_calls": 0})))
@@ -82,7 +82,7 @@ def test_a_model_call_that_cannot_be_paid_leaves_no_trace() -> None:
     assert step.finish == Finish(outcome="LIMITED", reason="llm_calls")
 
 
-def test_a_run_that_gets_nowhere_is_ended_with_everything_settled() -> None:
+def test_a_poisoned_run_ends_with_every_call_settled() -> None:
     says = Says([CALL])
     resumed = [(k.RUN_RESUMED, {"epoch": n}) for n in range(MAX_RESUMES)]
     state = fold(says, log((k.LLM_REQUESTED, {"key": "llm/1"}), *resumed))
@@ -108,13 +108,13 @@ def test_a_cancelled_model_call_fails_under_its_key() -> None:
     }
 
 
-def test_the_first_cancellation_counts() -> None:
+def test_the_first_cancellation_wins() -> None:
     says = Says(Wait())
     cancels = [(k.CANCEL_REQUESTED, {"reason": "one"}), (k.CANCEL_REQUESTED, {"reason": "two"})]
 
     assert fold(says, log(*cancels)).cancel_reason == "one"
 
 
-def test_a_log_without_events_is_no_run() -> None:
+def test_an_empty_log_is_not_a_run() -> None:
     with pytest.raises(ValueError, match="at least one event"):
         fold(Says(DONE), [])

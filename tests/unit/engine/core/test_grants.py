@@ -40,7 +40,7 @@ def child(number: int, budget: Budget | None = None) -> tuple[str, dict[str, Any
     return k.CHILD_REQUESTED, data if budget is None else {**data, "budget": budget.to_json()}
 
 
-def test_what_is_left_is_what_was_neither_spent_nor_granted() -> None:
+def test_the_remaining_budget_excludes_spend_and_grants() -> None:
     budget = Budget(tokens=100, cost=2.0, llm_calls=10, tool_calls=9, seconds=60)
     granted = Budget(tokens=30, cost=0.5, llm_calls=2, tool_calls=1, seconds=60, depth=7)
 
@@ -55,7 +55,7 @@ def test_what_is_left_is_what_was_neither_spent_nor_granted() -> None:
     assert remaining_after(state(Budget(depth=2)), []) == Budget(depth=2)
 
 
-def test_what_is_left_is_never_negative() -> None:
+def test_the_remaining_budget_is_never_negative() -> None:
     reply = reply_to_json(Reply((), Usage(input_tokens=90, output_tokens=30)))
     asked = (k.LLM_REQUESTED, {"key": "llm/1", "upto": 1, "digest": "d"})
     answered = (k.LLM_COMPLETED, {"key": "llm/1", "reply": reply})
@@ -65,7 +65,7 @@ def test_what_is_left_is_never_negative() -> None:
     assert (left.tokens, left.tool_calls) == (0, 0)
 
 
-def test_a_result_gives_back_what_was_granted_and_not_spent() -> None:
+def test_a_result_returns_the_unspent_part_of_a_grant() -> None:
     spend = {"tokens": 10, "cost": 0.25, "llm_calls": 1, "tool_calls": 2, "seconds": 5}
     ended = {"key": "tool/1/1", "call_id": "1", "run_id": "1", "outcome": "LIMITED"}
     requested = child(1, Budget(tokens=50, depth=1))
@@ -88,7 +88,7 @@ def test_a_result_gives_back_what_was_granted_and_not_spent() -> None:
         (k.MEMORY_COMPLETED, {"key": "memory/1"}),
     ],
 )
-def test_whatever_asks_a_model_is_paid_for(kind: str, data: dict[str, Any]) -> None:
+def test_every_kind_of_model_call_counts_as_spend(kind: str, data: dict[str, Any]) -> None:
     usage = {"usage": {"input_tokens": 3, "output_tokens": 4, "cost": 0.5}}
 
     assert state(Budget(), (kind, {**data, **usage})).spend == Spend(tokens=7, cost=0.5)
@@ -109,7 +109,7 @@ def test_a_grant_is_an_even_share_or_the_agents_own_ceiling() -> None:
         grant(Budget(depth=0), None, sharers=1)
 
 
-def test_only_what_starts_a_run_takes_from_what_is_left() -> None:
+def test_only_requests_that_start_a_run_take_a_grant() -> None:
     left = Budget(tokens=10, cost=1.0, depth=3)
 
     assert remaining_beside(left, k.TOOL_REQUESTED, {"budget": {"tokens": 5}}) == left
@@ -130,7 +130,7 @@ ceilings = st.builds(
 
 
 @given(ceilings, st.lists(st.none() | ceilings, max_size=6))
-def test_the_grants_of_a_batch_are_no_more_than_there_is_and_nobody_starves(
+def test_the_grants_of_a_batch_fit_the_budget_and_none_is_zero(
     budget: Budget, wanted: list[Budget | None]
 ) -> None:
     first = left = remaining_after(begin(React(), events(budget)[0]), [])
@@ -154,7 +154,7 @@ def test_the_grants_of_a_batch_are_no_more_than_there_is_and_nobody_starves(
         assert getattr(left, name) is None or getattr(left, name) >= 0
 
 
-def test_spend_is_written_without_what_was_not_used_and_read_back() -> None:
+def test_stored_spend_omits_zeros_and_is_read_back() -> None:
     spend = Spend(tokens=5, llm_calls=2, seconds=0.5)
 
     assert spend.to_json() == {"tokens": 5, "llm_calls": 2, "seconds": 0.5}

@@ -12,7 +12,7 @@ texts = st.lists(st.text(max_size=5), max_size=8)
 
 
 @given(texts, texts, texts)
-def test_histories_that_share_a_beginning_do_not_disturb_each_other(
+def test_histories_that_share_a_beginning_are_independent(
     start: list[str], left: list[str], right: list[str]
 ) -> None:
     begun = History().extend([Message.user(text) for text in start])
@@ -37,7 +37,7 @@ def test_a_history_is_a_sequence() -> None:
     assert shorter != history
 
 
-def test_a_digest_is_reckoned_bit_by_bit_and_is_the_same() -> None:
+def test_an_incremental_digest_equals_that_of_the_whole() -> None:
     messages = [Message.user(str(number)) for number in range(7)]
     whole, history = History().extend(messages), History().extend(messages)
     shorter, longer = history, history.extend([Message.user("7"), Message.user("8")])
@@ -49,13 +49,13 @@ def test_a_digest_is_reckoned_bit_by_bit_and_is_the_same() -> None:
     assert not History().hash_incrementally(1)
 
 
-def test_a_long_message_counts_as_what_it_is() -> None:
+def test_a_long_message_counts_by_its_size() -> None:
     history = History().extend([Message.user("x" * 9_000), *map(Message.user, "abc")])
 
     assert [history.hash_incrementally(9_000) for _ in range(2)] == [True, False]
 
 
-def test_what_is_folded_again_is_neither_kept_nor_hashed_twice() -> None:
+def test_messages_that_are_folded_again_are_neither_stored_nor_hashed_twice() -> None:
     def word(number: int) -> Message:
         return Message.user(str(number))
 
@@ -74,7 +74,7 @@ def test_what_is_folded_again_is_neither_kept_nor_hashed_twice() -> None:
     assert [message.text for message in driven.append(word(4))] == list("01234")
 
 
-def test_what_cannot_be_hashed_can_be_folded_again() -> None:
+def test_messages_that_cannot_be_hashed_can_be_folded_again() -> None:
     endless = Message.assistant(ToolCall("c", "look", {"n": 10**5000}))
     begun = History().append(Message.user("a"))
 
@@ -85,7 +85,7 @@ def test_what_cannot_be_hashed_can_be_folded_again() -> None:
         folded[0].hash_incrementally(1e9)
 
 
-def test_a_history_knows_which_messages_a_blob_store_has() -> None:
+def test_a_history_records_which_messages_a_blob_store_has() -> None:
     blob = Image(blob=BlobRef("a" * 64, 3, "image/png"))
     begun = History().extend([Message.user("a"), Message.user("b", blob)])
     longer = begun.append(Message.user(blob))

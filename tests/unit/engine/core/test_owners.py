@@ -26,33 +26,33 @@ def lost(epoch: int) -> tuple[str, dict[str, Any]]:
     return k.LEASE_LOST, {"signal_id": f"lost/{epoch}", "worker": f"w{epoch}", "epoch": epoch}
 
 
-def test_takeovers_of_workers_that_live_do_not_count() -> None:
+def test_takeovers_from_living_workers_do_not_count() -> None:
     pairs = [entry for n in range(1, MANY) for entry in (taken(n + 1), lost(n))]
     state = folded(ASKED, *pairs)
     assert (state.resumes, state.poisoned) == (0, False)
 
 
-def test_it_does_not_matter_whether_a_worker_says_so_before_or_after_the_takeover() -> None:
+def test_a_loss_may_be_recorded_before_or_after_the_takeover() -> None:
     pairs = [entry for n in range(1, MANY) for entry in (lost(n), taken(n + 1))]
     assert folded(ASKED, *pairs).resumes == 0
 
 
-def test_takeovers_of_workers_that_died_count() -> None:
+def test_takeovers_from_dead_workers_count() -> None:
     state = folded(ASKED, *[taken(n) for n in range(2, MAX_RESUMES + 2)])
     assert (state.resumes, state.poisoned) == (MAX_RESUMES, True)
     assert folded(ASKED, *[taken(n) for n in range(2, 7)], lost(3)).resumes == 4
 
 
-def test_what_a_worker_says_twice_counts_once() -> None:
+def test_a_loss_that_is_recorded_twice_counts_once() -> None:
     assert folded(ASKED, taken(2), taken(3), taken(4), lost(2), lost(2)).resumes == 2
 
 
-def test_a_worker_that_was_claimed_past_without_an_event_is_the_owner_all_the_same() -> None:
+def test_a_worker_whose_takeover_left_no_event_still_counts_as_the_owner() -> None:
     assert folded(ASKED, taken(2), taken(7), lost(5)).resumes == 1
     assert folded(ASKED, taken(2), taken(7), lost(7)).resumes == 2
 
 
-def test_a_result_begins_anew_and_what_is_said_of_before_excuses_nothing_after() -> None:
+def test_a_result_resets_the_count_and_older_losses_excuse_no_later_takeover() -> None:
     answered = (k.LLM_FAILED, {"key": "llm/1"})
     asked = (k.LLM_REQUESTED, {"key": "llm/2"})
     assert folded(ASKED, taken(2), taken(3), answered, asked).resumes == 0
@@ -60,7 +60,7 @@ def test_a_result_begins_anew_and_what_is_said_of_before_excuses_nothing_after()
     assert folded(ASKED, taken(2), answered, asked, taken(3), lost(2)).resumes == 0
 
 
-def test_failures_that_were_written_down_count_whoever_lives() -> None:
+def test_recorded_failures_count_even_if_their_worker_lives() -> None:
     failed = (k.RUN_RESUMED, {"worker": "w", "epoch": 2, "error": {"type": "ValueError"}})
     assert folded(ASKED, taken(2), failed, lost(1), lost(2)).resumes == 1
     without = [(k.RUN_RESUMED, dict[str, Any]())] * 3

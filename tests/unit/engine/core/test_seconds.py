@@ -27,19 +27,19 @@ def seconds(*log: Entry) -> float:
     return fold(React(), make_log(STARTED, *log)).spend.seconds
 
 
-def test_what_a_child_waited_for_a_person_does_not_count_for_its_parent() -> None:
+def test_time_in_which_a_child_waited_for_approval_does_not_count_for_its_parent() -> None:
     assert seconds(asked("a"), ended(3600, "a", 2)) == 2
 
 
-def test_of_children_that_worked_at_the_same_time_no_more_counts_than_has_passed() -> None:
+def test_parallel_children_count_no_more_time_than_has_passed() -> None:
     assert seconds(asked("a"), asked("b"), ended(4, "a", 4), ended(5, "b", 5)) == 5
 
 
-def test_time_counts_in_full_while_the_run_does_something_itself() -> None:
+def test_time_counts_in_full_while_the_run_has_calls_of_its_own() -> None:
     assert seconds(asked("a"), LOOK, (6, *LOOKED), ended(10, "a", 1)) == 7
 
 
-def test_a_run_delegates_when_all_that_it_waits_for_is_done_by_others() -> None:
+def test_a_run_delegates_if_all_of_its_open_requests_are_child_runs() -> None:
     def delegates(*log: Entry) -> bool:
         return fold(React(), make_log(STARTED, *log)).delegates
 

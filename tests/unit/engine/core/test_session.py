@@ -44,11 +44,11 @@ def keys(decision: Any) -> list[str]:
     return [request.key for request in decision]
 
 
-def test_a_session_remembers_what_its_opener_says_and_nothing_of_the_algorithm() -> None:
+def test_the_session_loop_has_no_configuration() -> None:
     assert LOOP.config() == {}
 
 
-def test_a_session_waits_until_something_is_said() -> None:
+def test_a_session_waits_for_its_first_turn() -> None:
     assert decided() == Wait()
     assert decided(said("a")) == [
         TurnRequest(
@@ -60,7 +60,7 @@ def test_a_session_waits_until_something_is_said() -> None:
     ]
 
 
-def test_turns_are_asked_for_one_at_a_time_in_the_order_of_the_log() -> None:
+def test_turns_are_requested_one_at_a_time_in_log_order() -> None:
     both = (said("b"), said("a"))
 
     assert keys(decided(*both)) == ["b"]
@@ -69,11 +69,11 @@ def test_turns_are_asked_for_one_at_a_time_in_the_order_of_the_log() -> None:
     assert decided(*both, began("b"), ended("b"), began("a"), ended("a")) == Wait()
 
 
-def test_what_is_said_twice_is_answered_once() -> None:
+def test_a_turn_that_is_sent_twice_is_answered_once() -> None:
     assert decided(said("a"), began("a"), said("a"), ended("a"), said("a")) == Wait()
 
 
-def test_a_close_ends_the_session_after_what_was_said_before_it() -> None:
+def test_a_close_ends_the_session_after_the_turns_before_it() -> None:
     assert keys(decided(said("a"), CLOSE, said("b"))) == ["a"]
     assert decided(said("a"), CLOSE, said("b"), began("a")) == Wait()
     assert decided(said("a"), CLOSE, said("b"), began("a"), ended("a")) == Finish(
@@ -81,7 +81,7 @@ def test_a_close_ends_the_session_after_what_was_said_before_it() -> None:
     )
 
 
-def test_a_turn_that_is_called_off_before_it_begins_is_not_asked_for() -> None:
+def test_a_turn_that_is_cancelled_before_it_begins_is_not_requested() -> None:
     off = (k.CANCEL_REQUESTED, {"signal_id": "c", "key": "a"})
 
     assert keys(decided(said("a"), said("b"), off)) == ["b"]
