@@ -206,21 +206,21 @@ async def settled(store: EventStore, roots: int) -> bool:
 
 
 async def findings(store: EventStore, engine: Engine, world: Path, runs: int) -> dict[str, Any]:
-    """Hold the logs, the world and what the bus told against the rules."""
+    """Check the logs, the world and the lines of the groups against the rules."""
     algorithms = [engine.algorithm(workload.AGENT), engine.algorithm(workload.HELPER)]
     report = await verify_store(store, deep=True, checks=[request_check(algorithms)])
     infos = await store.runs(RunQuery())
     events = [event for info in infos for event in await store.read(info.run_id)]
     payments = Counter(lines(world / "payments"))
     booked = {path.name for path in (world / "bookings").iterdir()}
-    asked = {(e.run_id, e.data["key"]): e for e in events if e.kind == k.TOOL_REQUESTED}
-    done = [asked[e.run_id, e.data["key"]] for e in events if e.kind == k.TOOL_COMPLETED]
+    requested = {(e.run_id, e.data["key"]): e for e in events if e.kind == k.TOOL_REQUESTED}
+    done = [requested[e.run_id, e.data["key"]] for e in events if e.kind == k.TOOL_COMPLETED]
     said = {
         name: [e.data["idempotency_key"] for e in done if e.data["name"] == name]
         for name in ("pay", "book")
     }
     everything = {f"{event.run_id} {event.seq}" for event in events}
-    told = {group: lines_told(world, group) for group in workload.GROUPS}
+    seen_lines = {group: lines_seen(world, group) for group in workload.GROUPS}
     return {
         "roots": sum(info.parent_id is None for info in infos),
         "runs": len(infos),
@@ -235,37 +235,37 @@ async def findings(store: EventStore, engine: Engine, world: Path, runs: int) ->
         "booking_attempts": len(lines(world / "attempts")),
         "bookings": len(booked),
         "faults": [f"{f.run_id} {f.seq} {f.rule}: {f.message}" for f in report.faults],
-        "untold": {group: len(everything - told[group]) for group in workload.GROUPS},
+        "untold": {group: len(everything - seen_lines[group]) for group in workload.GROUPS},
     }
 
 
-def lines_told(world: Path, group: str) -> set[str]:
-    return {line for path in world.glob(f"told-{group}-*") for line in lines(path)}
+def lines_seen(world: Path, group: str) -> set[str]:
+    return {line for path in world.glob(f"seen-{group}-*") for line in lines(path)}
 
 
 def lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
 
-async def chaos(world: Path, asked: argparse.Namespace) -> dict[str, Any]:
+async def chaos(world: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Run it all, and return what came of it."""
-    place = PLACES[asked.store](world)
+    place = PLACES[options.store](world)
     (world / "bookings").mkdir()
     os.environ |= {"CHAOS_STORE": place.url, "CHAOS_WORLD": str(world)}
-    workers = Workers(asked.workers, dict(os.environ), world)
-    chance = random.Random(asked.seed)
+    workers = Workers(options.workers, dict(os.environ), world)
+    chance = random.Random(options.seed)
     async with workload.make(drive=False) as engine:
         workers.fill()
         try:
-            starting = asyncio.create_task(start_runs(engine, asked.runs, asked.seconds * 0.8))
-            await disturb(workers, place, asked.seconds, chance)
+            starting = asyncio.create_task(start_runs(engine, options.runs, options.seconds * 0.8))
+            await disturb(workers, place, options.seconds, chance)
             await starting
             store = open_store(place.url, read_only=True)
             await store.setup()
-            all_ended = await settled(store, asked.runs)
+            all_ended = await settled(store, options.runs)
             await until_told(store, world)
             statuses = workers.drain()
-            found = await findings(store, engine, world, asked.runs)
+            found = await findings(store, engine, world, options.runs)
             await store.close()
         finally:
             for process in workers.running:
@@ -284,7 +284,7 @@ async def until_told(store: EventStore, world: Path) -> None:
     infos = await store.runs(RunQuery())
     expected = sum(info.head for info in infos)
     while time.monotonic() < until:
-        if min(len(lines_told(world, group)) for group in workload.GROUPS) >= expected:
+        if min(len(lines_seen(world, group)) for group in workload.GROUPS) >= expected:
             return
         await SYSTEM_CLOCK.sleep(0.2)
 

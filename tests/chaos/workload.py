@@ -1,7 +1,7 @@
 """What the workers of the chaos test do: agents that call agents, and tools of each effect class.
 
 `lib worker workload:engine` imports it; the environment says which store and where the world is.
-The world is a folder: what an effect has done there is seen by everybody, whoever dies.
+The world is a folder: what an effect has done there is visible to every process and outlives each.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ async def engine() -> AsyncGenerator[Engine]:
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, tell_tasks)
     async with make(drive=True) as running:
         for group in GROUPS:
-            await running.bus.subscribe(group, Audit(world / f"told-{group}-{os.getpid()}"))
+            await running.bus.subscribe(group, Audit(world / f"seen-{group}-{os.getpid()}"))
         await asyncio.to_thread((world / f"up-{os.getpid()}").touch)
         yield running
 
@@ -130,7 +130,7 @@ def tell_tasks() -> None:
 
 
 class Audit:
-    """Writes down of which events a group was told."""
+    """Writes down which events a group has received."""
 
     def __init__(self, book: Path) -> None:
         self._book = book

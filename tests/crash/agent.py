@@ -1,7 +1,7 @@
 """The agent that the crash tests kill: every kind of tool, a ledger on disk, a crash plan.
 
 A crash plan names the point at which the process dies: `append:3:before` (the third append of the
-process has not reached the store), `append:3:after` (it has, nobody knows yet), `pay:1:before` and
+process has not reached the store), `append:3:after` (it has, without an answer), `pay:1:before` and
 `pay:1:after` (inside the first effect of that tool, on either side of its entry in the ledger).
 
 At two further points it is the connection that dies, and the process lives on: `append:3:cut` (the
@@ -159,10 +159,10 @@ def tools(ledger: Path, plan: CrashPlan) -> list[Tool]:
 
 def think(messages: Sequence[Message]) -> Reply:
     """Do it all, or have it done, or answer a turn."""
-    asked = messages[0].text
-    if asked == "delegate":
+    text = messages[0].text
+    if text == "delegate":
         return delegate(messages)
-    return take_turn(messages) if asked.startswith("turn") else act(messages)
+    return take_turn(messages) if text.startswith("turn") else act(messages)
 
 
 def delegate(messages: Sequence[Message]) -> Reply:
@@ -204,8 +204,8 @@ def results_of(messages: Sequence[Message]) -> list[ToolResult]:
 
 def say(results: Sequence[ToolResult]) -> Reply:
     """Say what each call answered."""
-    told = [f"{r.call_id}={'unknown' if 'unknown' in r.content else r.content}" for r in results]
-    return Reply(Message.assistant(" ".join(told)).parts)
+    lines = [f"{r.call_id}={'unknown' if 'unknown' in r.content else r.content}" for r in results]
+    return Reply(Message.assistant(" ".join(lines)).parts)
 
 
 async def drive(

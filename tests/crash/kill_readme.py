@@ -121,9 +121,9 @@ def main(rounds: int, seed: int) -> int:
             where, fault = play(Path(folder), rng, work_s)
         died[where] += 1
         wrong += [fault] if fault else []
-    told = [f"killed {where}: {times}" for where, times in died.most_common()]
-    told += [*wrong, f"{rounds} rounds with seed {seed}, {len(wrong)} went wrong"]
-    sys.stdout.write("".join(f"{line}\n" for line in told))
+    report = [f"killed {where}: {times}" for where, times in died.most_common()]
+    report += [*wrong, f"{rounds} rounds with seed {seed}, {len(wrong)} went wrong"]
+    sys.stdout.write("".join(f"{line}\n" for line in report))
     return len(wrong)
 
 

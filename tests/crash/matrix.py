@@ -111,7 +111,7 @@ def case(order: str, points: list[str], name: str) -> dict[str, Any]:
         KIND.empty(place)
         attempt = forked if KIND.survives else looped
         died: list[str] = []
-        told: dict[str, Any] = {"scenario": order, "died": died}
+        common: dict[str, Any] = {"scenario": order, "died": died}
         for number in range(MAX_ATTEMPTS):
             point = points[number] if number < len(points) else ""
             status, answer = attempt(
@@ -121,11 +121,11 @@ def case(order: str, points: list[str], name: str) -> dict[str, Any]:
                 ledger = place.ledger.read_text(encoding="utf-8").split("\n")[:-1]
                 cut = point if point.endswith(CUTS) else ""
                 took_s = round(time.perf_counter() - began, 3)
-                return {**told, "cut": cut, **answer, "ledger": ledger, "took_s": took_s}
+                return {**common, "cut": cut, **answer, "ledger": ledger, "took_s": took_s}
             if status != DIED:
-                return {**told, "broken": f"exit status {status} at {point}"}
+                return {**common, "broken": f"exit status {status} at {point}"}
             died.append(point)
-        return {**told, "broken": "never ended"}
+        return {**common, "broken": "never ended"}
 
 
 def write(result: dict[str, Any]) -> dict[str, Any]:
@@ -184,9 +184,9 @@ def share(order: str, seen: list[str], number: int, shares: int) -> NoReturn:
 
 def spread(order: str, seen: list[str], place: int) -> Iterator[str]:
     """Yield the second crashes after the first crash of this place in the order of all."""
-    told = [point for point in seen if order == "go" or tells_apart(point)]
+    candidates = [point for point in seen if order == "go" or tells_apart(point)]
     every = 1 if LONG else KIND.every[order]
-    yield from told[place % every :: every]
+    yield from candidates[place % every :: every]
 
 
 def tells_apart(point: str) -> bool:

@@ -1,6 +1,6 @@
 """One of two workers for the split-brain test: `owner.py FOLDER first|second`.
 
-The first says "working" from inside a tool and goes on when it is told to on its standard input.
+The first says "working" from inside a tool and goes on after a line on its standard input.
 The second lives an hour later, when the first one's lease has ended.
 """
 

@@ -100,7 +100,7 @@ def test_server_connections_are_cut_at_every_append(cases: Cases, store: str) ->
 
     expected = [f"{append}:{how}" for append in appends for how in ("cut", "lost")]
     assert Counter(case["cut"] for case in cut) == Counter(expected if store in SERVERS else [])
-    # The engine goes on by itself; a user who is told asks again, once.
+    # The engine goes on by itself; a caller that gets an error repeats its call, once.
     assert {case["failures"] for case in cut} <= {0, 1}
 
 
@@ -155,10 +155,10 @@ def test_the_answer_equals_that_of_an_undisturbed_run_except_for_unknown_payment
 @each_scenario
 def test_a_payment_reported_to_the_model_is_in_the_ledger(cases: Cases, scenario: str) -> None:
     for case in cases:
-        told = len(re.findall(r"pay-\d=pay done", case["output"]))
-        paid = sum(line.startswith("pay ") for line in case["ledger"])
+        reported = len(re.findall(r"pay-\d=pay done", case["output"]))
+        made = sum(line.startswith("pay ") for line in case["ledger"])
 
-        assert told <= paid <= (1 if scenario == "delegate" else 2), case
+        assert reported <= made <= (1 if scenario == "delegate" else 2), case
 
 
 @ONLY_GO

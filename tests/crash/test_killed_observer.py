@@ -73,12 +73,12 @@ class Backends:
     @asynccontextmanager
     async def process(self, **options: Any) -> AsyncGenerator[asyncio.subprocess.Process]:
         """Run the agent in a process of its own, and kill it at the end."""
-        told = json.dumps({"urls": self.urls, **options})
+        config = json.dumps({"urls": self.urls, **options})
         child = await asyncio.create_subprocess_exec(
             sys.executable,
             str(OBSERVED),
             str(self.folder),
-            told,
+            config,
             stdout=asyncio.subprocess.PIPE,
             env=self.env,
         )
@@ -192,12 +192,12 @@ async def test_a_run_killed_in_its_21st_call_is_exported_complete_and_once(
         await judge(tmp_path, "after")
         async with next_process(some) as (_, observer):
             assert await observer.flush_open() > 0
-        told = await some.traffic()
+        before = await some.traffic()
         async with next_process(some) as (_, observer):
             assert await observer.flush_open() == 0
             assert await observer.backfill() == 0
 
-        assert await some.traffic() == told
+        assert await some.traffic() == before
         await check_interrupted(some)
         assert scores_of(some)[:3] == [["after", "before"]] * 3
 
@@ -231,8 +231,8 @@ async def test_the_next_process_exports_what_a_process_killed_during_export_left
             while not all(server.exports for server in some.servers.values()):  # noqa: ASYNC110 - nothing tells
                 await asyncio.sleep(0.01)  # noqa: TID251 - it happens in another process
             assert child.returncode is None
-        # Plain OpenTelemetry cannot be asked what has arrived; nor can the file, which may have
-        # been written by a process that died before it knew.
+        # Plain OpenTelemetry cannot be queried for what has arrived; nor can the file, which may
+        # have been written by a process that died before it knew.
         await next_exports_by_itself(some, unsure={"otel", "file"} if kept else {"file"})
 
 
@@ -251,12 +251,12 @@ async def test_the_next_process_exports_runs_that_ended_before_a_crash(
 
 async def next_exports_by_itself(some: Backends, *, unsure: set[str]) -> None:
     """Let the next process do nothing but live for a while, and look at what has come."""
-    told: list[int] = []
+    before: list[int] = []
     for hours in (1, 2):
         async with next_process(some, hours=hours) as (_, observer):
             assert await observer.drain()  # waits for what the process before has left, too
-            told = told or await some.traffic()
-    assert await some.traffic() == told
+            before = before or await some.traffic()
+    assert await some.traffic() == before
     spans = spans_from_events(await log_of(some.folder))
     once = closed(spans)
     assert len(once) == len(spans)
@@ -281,10 +281,10 @@ async def test_a_resumed_run_that_was_exported_as_interrupted_is_corrected_if_po
             assert (await started.result()).outcome == "COMPLETED"
             await judge(tmp_path, "after")
             assert await observer.drain()
-        told = await some.traffic()
+        before = await some.traffic()
         async with next_process(some, hours=3) as (_, observer):
             assert await observer.flush_open() == await observer.backfill() == 0
-        assert await some.traffic() == told
+        assert await some.traffic() == before
 
         spans = spans_from_events(await log_of(tmp_path))
         for name in some.servers:

@@ -56,9 +56,9 @@ async def check(kind: str, place: str, stored: int) -> None:
     assert len(records) == await store.count() == SIZE
     assert number in {stored, stored + 1}
     query = [1.0] * DIMENSION
-    for asked in (stored - 1, stored, stored + 1):
-        assert await store.count(filter={"n": asked}) == (SIZE if asked == number else 0)
+    for candidate in (stored - 1, stored, stored + 1):
+        assert await store.count(filter={"n": candidate}) == (SIZE if candidate == number else 0)
         if hasattr(store, "query_hybrid"):
-            (best,) = await store.query_hybrid(query, f"word{asked}", 1)
-            assert (best.score > 1 / 61) == (asked == number)  # more than what a vector gives
+            (best,) = await store.query_hybrid(query, f"word{candidate}", 1)
+            assert (best.score > 1 / 61) == (candidate == number)  # more than what a vector gives
     await store.close()

@@ -34,10 +34,10 @@ async def test_the_old_owner_appends_nothing_more_and_begins_no_further_effect(
         with worker(tmp_path, "second") as second:
             finished, _ = second.communicate(timeout=200)
         os.kill(first.pid, signal.SIGCONT)
-        told, _ = first.communicate("go on\n", timeout=200)
+        output, _ = first.communicate("go on\n", timeout=200)
 
     assert finished == "seen by second paid by second\n"
-    assert told == finished  # the run is over, and this is its result, whoever asks
+    assert output == finished  # the run is over, and every worker reads this result
     assert (tmp_path / "ledger").read_text(encoding="utf-8") == "paid by second\n"
     report, happened = await inspect(tmp_path / "runs.db")
     assert report.faults == []

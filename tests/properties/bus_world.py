@@ -224,7 +224,7 @@ class Process(Mortal):
             self.die()
             await asyncio.sleep(0)  # noqa: TID251 - it is cancelled here
         if self._world.poison.intersection(keys):
-            raise ConnectionError("nobody there")
+            raise ConnectionError("connection refused")
         seen.handled |= set(keys)
 
     async def close(self, groups: Collection[str]) -> None:

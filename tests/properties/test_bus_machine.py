@@ -175,7 +175,7 @@ async def test_a_partition_held_for_long_is_briefly_left_to_other_buses() -> Non
     marks = await store.marks("bus/group/")
     assert list(marks.values()) == ['{"cursor":"2"}']
     await store.append("run", [note()], expected=2)
-    assert await bus.flush()  # which waits for nobody's turn
+    assert await bus.flush()  # which does not wait for the bus
     assert seen == [1, 2, 3]
     pump.cancel()
     await asyncio.wait([pump])

@@ -35,7 +35,7 @@ budgets = st.builds(
 
 
 class Restless(MemoryEventStore):
-    """A store under which somebody cancels a run of the tree after so many appends."""
+    """A store that cancels a run of the tree after so many appends."""
 
     def __init__(self, cancel_after: int) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ def chaotic(seed: int, store: EventStore) -> Engine:
         if dice.random() < 0.1 + 0.2 * results:
             return Reply((Text("answer"),), used)
         names = dice.choices(
-            ["work", "expert", "novice", "guarded", "nobody"], k=dice.randint(1, 3)
+            ["work", "expert", "novice", "guarded", "missing"], k=dice.randint(1, 3)
         )
         return Reply(tuple(call(n, name) for n, name in enumerate(names)), used, "tool_calls")
 
@@ -167,10 +167,10 @@ async def test_the_spend_of_a_root_is_the_sum_over_the_logs_of_its_tree(
 ) -> None:
     result, _, logs = await play(seed, budget)
 
-    told = spend_of(event for log in logs for event in log)
-    assert (told.llm_calls, told.tool_calls) == (result.spend.llm_calls, result.spend.tool_calls)
-    assert told.total.tokens == result.spend.tokens
-    assert float(told.total.known_cost) == (result.spend.cost or 0)
+    spent = spend_of(event for log in logs for event in log)
+    assert (spent.llm_calls, spent.tool_calls) == (result.spend.llm_calls, result.spend.tool_calls)
+    assert spent.total.tokens == result.spend.tokens
+    assert float(spent.total.known_cost) == (result.spend.cost or 0)
 
 
 @given(seed=seeds, cancel_after=st.integers(1, 60))
@@ -182,9 +182,9 @@ async def test_a_tree_cancelled_anywhere_ends_everywhere_and_every_call_has_a_re
     assert result.outcome in k.OUTCOMES
     assert {info.status for info in runs} == {"closed"}
     for log in logs:
-        asked = [event.data["key"] for event in log if event.kind in k.REQUESTS]
+        requested = [event.data["key"] for event in log if event.kind in k.REQUESTS]
         answered = [event.data["key"] for event in log if event.kind in k.RESULTS]
-        assert sorted(asked) == sorted(answered)
+        assert sorted(requested) == sorted(answered)
     if result.outcome == "CANCELLED":
         assert logs[0][-1].kind == k.RUN_COMPLETED
 

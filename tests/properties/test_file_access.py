@@ -1,4 +1,4 @@
-"""Whatever lies below a root and whatever is asked, what is read lies inside and may be shown."""
+"""For any tree and any path, what is read lies inside the root and may be shown."""
 
 import os
 import tempfile
@@ -60,7 +60,7 @@ def answer(call: Callable[[], object]) -> Any:
 
 @given(trees, st.lists(paths, min_size=1, max_size=12), st.booleans())
 def test_files_that_are_read_are_inside_the_root_and_neither_hidden_nor_denied(
-    tree: Tree, asked: list[str], allow_hidden: bool
+    tree: Tree, tried: list[str], allow_hidden: bool
 ) -> None:
     with tempfile.TemporaryDirectory() as made:
         base = Path(made).resolve()
@@ -68,7 +68,7 @@ def test_files_that_are_read_are_inside_the_root_and_neither_hidden_nor_denied(
         plant(base / "other", {"a": "file", "b": {"c": "file"}}, base)
         access = FileAccess(base / "root", allow_hidden=allow_hidden)
         shown = SHOWN | {".h"} if allow_hidden else SHOWN
-        for path in asked:
+        for path in tried:
             leads = resolved(base / "root", path)
             text = answer(lambda path=path: access.read(path)["text"])
             if isinstance(text, ToolError):

@@ -46,7 +46,7 @@ def chaotic(seed: int) -> tuple[FunctionClient, list[Tool]]:
 
     @tool(approval=lambda _: dice.random() < 0.2)
     def asks() -> str:
-        return "asked"
+        return "approved"
 
     return FunctionClient(think), [works, fails, asks]
 

@@ -27,15 +27,15 @@ def plainly(
     vectors: Matrix, query: Matrix, k: int, metric: Metric, *, rows: list[int], ids: list[str]
 ) -> list[tuple[int, float]]:
     """Return the k nearest of the rows, one row at a time."""
-    wide, asked = vectors.astype(np.float64), query.astype(np.float64)
+    wide, target = vectors.astype(np.float64), query.astype(np.float64)
     scores: dict[int, float] = {}
     for row in rows:
         if metric == "euclidean":
-            score = np.sqrt(((wide[row] - asked) ** 2).sum())
+            score = np.sqrt(((wide[row] - target) ** 2).sum())
         else:
-            score = (wide[row] * asked).sum()
+            score = (wide[row] * target).sum()
         if metric == "cosine":
-            score /= np.sqrt((wide[row] * wide[row]).sum() * (asked * asked).sum())
+            score /= np.sqrt((wide[row] * wide[row]).sum() * (target * target).sum())
         scores[row] = float(np.float32(score))
     sign = 1 if metric == "euclidean" else -1
     return [(row, scores[row]) for row in sorted(rows, key=lambda r: (sign * scores[r], ids[r]))][

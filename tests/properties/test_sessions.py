@@ -94,12 +94,12 @@ class World:
 
     async def think(self, messages: Sequence[Message]) -> Any:
         self.seen.add(_plain(messages))
-        asked = next(m.text for m in reversed(messages) if m.role == "user").partition(":")[2]
-        if asked == "fail":
+        text = next(m.text for m in reversed(messages) if m.role == "user").partition(":")[2]
+        if text == "fail":
             raise LLMError("no", status=500)
-        if asked == "hang":
+        if text == "hang":
             await self.released.wait()
-        calls = {"call": [False], "hang in a call": [True], "twice": [False, False]}.get(asked, [])
+        calls = {"call": [False], "hang in a call": [True], "twice": [False, False]}.get(text, [])
         if calls and messages[-1].role == "user":
             made = [ToolCall(f"c{n}", "look", {"wait": wait}) for n, wait in enumerate(calls)]
             return Reply((Text("let me see"), *made), stop="tool_calls")
@@ -188,14 +188,14 @@ def _plain(messages: Sequence[Message]) -> tuple[Message, ...]:
     return tuple(cast("Any", str(message)) for message in messages)
 
 
-def said_in(log: Sequence[Event]) -> tuple[list[Message], list[int]]:
-    """Return what a turn has added, and how much of that there was at each model request."""
+def turn_content(log: Sequence[Event]) -> tuple[list[Message], list[int]]:
+    """Return what a turn has added, and its length at each model request."""
     messages = [message_from_json(each) for each in log[0].data["input"]]
     waiting: dict[str, Message | None] = {}
-    asked: list[int] = []
+    sizes: list[int] = []
     for event in log[1:]:
         if event.kind == k.LLM_REQUESTED:
-            asked.append(len(messages))
+            sizes.append(len(messages))
         elif event.kind == k.LLM_COMPLETED:
             reply = reply_from_json(event.data["reply"])
             messages.append(reply.message)
@@ -210,7 +210,7 @@ def said_in(log: Sequence[Event]) -> tuple[list[Message], list[int]]:
                 messages += results
                 waiting = {}
     assert not waiting
-    return messages, asked
+    return messages, sizes
 
 
 async def check(store: EventStore, world: World, life: Life, session_id: str) -> None:
@@ -230,8 +230,8 @@ async def check(store: EventStore, world: World, life: Life, session_id: str) ->
         turn = await store.read(data["run_id"])
         assert [e.kind for e in turn if e.kind == k.RUN_STARTED] == [k.RUN_STARTED]
         assert turn[0].data["input"] == [{"role": "user", "content": life.sent[data["key"]]}]
-        added, asked = said_in(turn)
-        for size in asked:
+        added, sizes = turn_content(turn)
+        for size in sizes:
             expected.add(_plain([Message.system(SYSTEM), *conversation, *added[:size]]))
         conversation += added
     assert world.seen <= expected

@@ -20,7 +20,7 @@ from lib.observe import attributes as a
 
 
 class Prices:
-    """A price that depends on all that it is told, and that some calls lack."""
+    """A price that depends on every argument, and that some calls lack."""
 
     def price(
         self, provider: str | None, model: str, usage: Mapping[str, int | float], at: datetime
@@ -108,7 +108,7 @@ def test_prices_change_only_costs_and_all_counters_agree(log: list[Event]):
     assert plain.unpriced >= priced.unpriced
     assert (spend.llm_calls, spend.tool_calls) == (engine.llm_calls, engine.tool_calls)
     assert plain.tokens >= engine.tokens  # guards, summaries and memories are on no budget
-    told = {name: shown.get(attribute, 0) for name, attribute in a.TOTALS.items()}
+    totals = {name: shown.get(attribute, 0) for name, attribute in a.TOTALS.items()}
     calls = {"llm_calls": spend.llm_calls, "tool_calls": spend.tool_calls}
-    used = {name: getattr(plain, name) for name in told if name.endswith("_tokens")}
-    assert told == {**calls, **used, "cost": float(plain.known_cost)}
+    used = {name: getattr(plain, name) for name in totals if name.endswith("_tokens")}
+    assert totals == {**calls, **used, "cost": float(plain.known_cost)}

@@ -67,7 +67,7 @@ QUERIES = st.builds(
 def calls(tenant: str) -> st.SearchStrategy[tuple[str, Call]]:
     """Draw a call of a tenant: it starts runs under ids of its own, and asks for any."""
     kinds = (
-        # A start under an id of somebody else is the one call that tells: see the class.
+        # A start under an id of another tenant is the one call that shows it: see the class.
         asks(
             "append",
             st.sampled_from(OWN[tenant]),
@@ -104,16 +104,16 @@ async def observed(tenants: dict[str, EventStore], made: list[tuple[str, Call]])
         if tenant not in tenants:
             continue
         try:
-            told = await call(tenants[tenant])
+            answer = await call(tenants[tenant])
         except (LibError, ValueError) as error:
-            told = (type(error), str(error))
+            answer = (type(error), str(error))
         if tenant == "acme":
-            seen.append(told)
+            seen.append(answer)
     return seen
 
 
 async def begin_both(views: dict[str, EventStore]) -> None:
-    """Give each tenant two runs, of which somebody else drives the second one, and a mark."""
+    """Give each tenant two runs, of which another worker drives the second one, and a mark."""
     for name, view in views.items():
         for run_id in OWN[name][:2]:
             await view.append(run_id, [*start(None, None), note("z")], expected=0)

@@ -178,7 +178,7 @@ async def the_store(path: Path, logs: list[list[Event]]) -> dict[str, object]:
     await family(store)
     feed = await store.feed(limit=10_000)
     rest = await store.feed(cursor, limit=10_000)
-    told: dict[str, object] = {
+    content: dict[str, object] = {
         "layout": await store.schema_version(),
         "cursor": cursor,
         "runs": {info.run_id: [info.head, info.status, info.owner] for info in await store.runs()},
@@ -186,12 +186,12 @@ async def the_store(path: Path, logs: list[list[Event]]) -> dict[str, object]:
         "after_cursor": len(rest.events),
     }
     await store.close()
-    return told
+    return content
 
 
 def write(path: Path, value: dict[str, object]) -> None:
-    told = json.dumps(value, indent=1, ensure_ascii=False)
-    path.write_text(told + "\n", encoding="utf-8")
+    text = json.dumps(value, indent=1, ensure_ascii=False)
+    path.write_text(text + "\n", encoding="utf-8")
 
 
 def main(folder: Path) -> None:

@@ -24,7 +24,7 @@ each_store = pytest.mark.parametrize("recorded", STORES, ids=lambda path: path.p
 BLOB = "ab" * 32
 
 
-def told_of(recorded: Path) -> dict[str, Any]:
+def expected_of(recorded: Path) -> dict[str, Any]:
     return json.loads(recorded.with_suffix(".json").read_text(encoding="utf-8"))
 
 
@@ -49,7 +49,7 @@ def test_recorded_stores_exist() -> None:
 async def test_a_migrated_store_holds_the_same_events_runs_leases_and_marks(
     recorded: Path, tmp_path: Path
 ) -> None:
-    told = told_of(recorded)
+    expected = expected_of(recorded)
     path = copied(recorded, tmp_path)
     before = payloads(path)
 
@@ -59,11 +59,13 @@ async def test_a_migrated_store_holds_the_same_events_runs_leases_and_marks(
     cursor = await store.mark("bus/lib.observe")
 
     assert await store.schema_version() == LAYOUT_VERSION
-    assert [event_to_json(event) for event in feed.events] == told["events"]
+    assert [event_to_json(event) for event in feed.events] == expected["events"]
     runs = {info.run_id: [info.head, info.status, info.owner] for info in await store.runs()}
-    assert runs == told["runs"]
-    assert cursor == told["cursor"]
-    assert len((await store.feed(told["cursor"], limit=10_000)).events) == told["after_cursor"]
+    assert runs == expected["runs"]
+    assert cursor == expected["cursor"]
+    assert (
+        len((await store.feed(expected["cursor"], limit=10_000)).events) == expected["after_cursor"]
+    )
     assert await store.mark(run_mark("parent", "trace")) == "kept"
     await store.close()
     assert payloads(path) == before
@@ -73,7 +75,7 @@ async def test_a_migrated_store_holds_the_same_events_runs_leases_and_marks(
 async def test_a_store_of_layout_one_is_not_read_before_its_migration(
     recorded: Path, tmp_path: Path
 ) -> None:
-    if told_of(recorded)["layout"] == LAYOUT_VERSION:
+    if expected_of(recorded)["layout"] == LAYOUT_VERSION:
         return
     path = copied(recorded, tmp_path)
     before = path.read_bytes()
@@ -103,13 +105,13 @@ async def test_a_store_passes_deep_verification_before_and_after_rewriting(
     recorded: Path, tmp_path: Path
 ) -> None:
     path = copied(recorded, tmp_path)
-    told = told_of(recorded)
+    expected = expected_of(recorded)
 
     store = SQLiteEventStore(path)
     await store.setup()
     report = await verify_store(store, deep=True, checks=[request_check([React()])])
     assert report.faults == []
-    assert report.runs == len(told["runs"])
+    assert report.runs == len(expected["runs"])
     await store.close()
 
 

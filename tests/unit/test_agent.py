@@ -103,17 +103,17 @@ def test_everything_of_the_front_page_is_in_lib() -> None:
 
 
 def test_an_output_type_makes_the_output_an_instance() -> None:
-    agent = Agent(ScriptedClient(['{"title": "late parcel"}']), output=Ticket)
+    agent = Agent(ScriptedClient(['{"title": "late package"}']), output=Ticket)
 
-    result = agent.run_sync("My parcel is late.")
-    assert result.output == Ticket(title="late parcel")
-    assert result.text == '{"title": "late parcel"}'
+    result = agent.run_sync("My package is late.")
+    assert result.output == Ticket(title="late package")
+    assert result.text == '{"title": "late package"}'
 
 
 def test_a_typed_run_that_failed_has_text_and_no_output() -> None:
     agent = Agent(ScriptedClient(["no JSON", "still none"]), output=Ticket)
 
-    result = agent.run_sync("My parcel is late.")
+    result = agent.run_sync("My package is late.")
     assert (result.outcome, result.text) == ("FAILED", "still none")
     with pytest.raises(NoOutput, match=r"ended as FAILED \(output\): look at \.outcome") as caught:
         _ = result.output
@@ -240,14 +240,14 @@ async def test_two_agents_have_their_own_models_tools_of_one_name_and_guards() -
     scholar = one("scholar", find_papers)
 
     async with Engine(MemoryEventStore(), agents=[clerk, scholar]) as engine:
-        told: dict[str, list[Any]] = {}
+        results: dict[str, list[Any]] = {}
         for name in ("clerk", "scholar"):
             started = await engine.start("Snow?", agent=name)
             assert (await started.result()).output == f"{name} has it"
             log = await engine.store.read(started.id)
-            told[name] = [e.data.get("output") or e.data.get("reason") for e in log]
-        assert "blocked" in told["clerk"]
-        assert "papers about snow" in told["scholar"]
+            results[name] = [e.data.get("output") or e.data.get("reason") for e in log]
+        assert "blocked" in results["clerk"]
+        assert "papers about snow" in results["scholar"]
 
 
 async def test_an_agent_calls_another_one_that_has_a_model_of_its_own() -> None:
@@ -466,7 +466,7 @@ async def test_an_agent_of_another_engine_is_refused() -> None:
         with pytest.raises(ValueError, match="got another one of the name 'agent'"):
             await other.start(engine, "Hi.")
         with pytest.raises(UnknownAlgorithm):
-            await engine.start("Hi.", agent="nobody")
+            await engine.start("Hi.", agent="missing")
 
 
 def test_a_tool_stays_the_function_that_it_is() -> None:

@@ -36,8 +36,8 @@ def failures(log: Sequence[Event]) -> list[tuple[str, str]]:
     return [(e.data["reason"], e.data["code"]) for e in log if e.kind == k.TOOL_FAILED]
 
 
-def told(messages: Sequence[Message]) -> str:
-    """Answer with what the tools have answered."""
+def join_results(messages: Sequence[Message]) -> str:
+    """Answer with the results of the tools."""
     return "|".join(p.content for m in messages for p in m.parts if isinstance(p, ToolResult))
 
 
@@ -84,7 +84,7 @@ def new(kind: str, **data: object) -> NewEvent:
 
 
 class NoteBefore(MemoryEventStore):
-    """A store into which somebody else writes just before an append of some kind."""
+    """A store into which another writer appends just before an append of some kind."""
 
     def __init__(self, kind: str, note: NewEvent, *, expected: int | None = None) -> None:
         super().__init__()

@@ -49,14 +49,14 @@ def texts(messages: Sequence[Message]) -> list[str]:
 
 
 class Gate:
-    """A model that waits to be let go."""
+    """A model that answers once it is opened."""
 
     def __init__(self) -> None:
-        self.asked = asyncio.Event()
+        self.called = asyncio.Event()
         self.open = asyncio.Event()
 
     async def answer(self, messages: Sequence[Message]) -> str:
-        self.asked.set()
+        self.called.set()
         await self.open.wait()
         return echo(messages)
 

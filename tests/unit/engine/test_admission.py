@@ -56,7 +56,7 @@ def admitted(*requests: Request, budget: Budget | None = None) -> list[PendingEv
 
 
 def test_a_call_goes_to_its_handler_and_by_default_to_the_tools() -> None:
-    drafts = admitted(call(1, "look"), call(2, "nobody"), call(3, "helper"))
+    drafts = admitted(call(1, "look"), call(2, "missing"), call(3, "helper"))
 
     assert [draft.kind for draft in drafts] == [k.TOOL_REQUESTED] * 2 + [k.CHILD_REQUESTED]
     (unknown,) = admitted(call(1, "helper", offered=["look"]))
@@ -87,6 +87,6 @@ def test_only_a_tool_request_can_be_refused() -> None:
 
     with pytest.raises(ToolError, match="no"):
         HandlerRegistry([Refusing(ScriptedClient([]))]).admit([ASK_MODEL], state())
-    asked, failed = admitted(call(1, "helper", invalid="{"))
-    assert (asked.kind, asked.data["unstarted"]) == (k.TOOL_REQUESTED, True)
+    requested, failed = admitted(call(1, "helper", invalid="{"))
+    assert (requested.kind, requested.data["unstarted"]) == (k.TOOL_REQUESTED, True)
     assert (failed.kind, failed.data["code"]) == (k.TOOL_FAILED, "invalid_arguments")

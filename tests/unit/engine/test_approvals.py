@@ -34,12 +34,12 @@ def ask(amount: int) -> Reply:
     return Reply((ToolCall("c1", "pay", {"amount": amount}),), stop="tool_calls")
 
 
-def told(messages: Sequence[Message]) -> str:
+def join_results(messages: Sequence[Message]) -> str:
     return "|".join(p.content for m in messages for p in m.parts if isinstance(p, ToolResult))
 
 
 async def test_an_approved_call_is_made_and_only_then_recorded_as_intended() -> None:
-    async with make_engine(ScriptedClient([ask(50), told]), pay) as engine:
+    async with make_engine(ScriptedClient([ask(50), join_results]), pay) as engine:
         started = await engine.start("pay")
         await engine.wait_while_driven(started.id)
 
@@ -63,7 +63,7 @@ async def test_an_approved_call_is_made_and_only_then_recorded_as_intended() -> 
 
 
 async def test_a_denied_call_is_never_made_and_the_model_reads_the_reason() -> None:
-    async with make_engine(ScriptedClient([ask(50), told]), pay) as engine:
+    async with make_engine(ScriptedClient([ask(50), join_results]), pay) as engine:
         started = await engine.start("pay")
         await engine.wait_while_driven(started.id)
         await started.deny("tool/1/c1", comment="too much")
@@ -75,7 +75,7 @@ async def test_a_denied_call_is_never_made_and_the_model_reads_the_reason() -> N
 
 async def test_the_rule_decides_which_calls_wait() -> None:
     async def main() -> Result:
-        async with make_engine(ScriptedClient([ask(10), told]), pay) as engine:
+        async with make_engine(ScriptedClient([ask(10), join_results]), pay) as engine:
             return await (await engine.start("pay")).result()
 
     assert ((await main()).output, paid) == ("paid", [10])
@@ -85,7 +85,7 @@ async def test_a_rule_that_fails_makes_the_call_wait() -> None:
     call = Reply((ToolCall("c1", "pay", {}),), stop="tool_calls")
 
     async def main() -> str:
-        async with make_engine(ScriptedClient([call, told]), pay) as engine:
+        async with make_engine(ScriptedClient([call, join_results]), pay) as engine:
             started = await engine.start("pay")
             await engine.wait_while_driven(started.id)
             await started.approve("tool/1/c1")
@@ -95,7 +95,7 @@ async def test_a_rule_that_fails_makes_the_call_wait() -> None:
 
 
 async def test_the_first_decision_wins() -> None:
-    async with make_engine(ScriptedClient([ask(50), told]), pay) as engine:
+    async with make_engine(ScriptedClient([ask(50), join_results]), pay) as engine:
         started = await engine.start("pay")
         await engine.wait_while_driven(started.id)
         with pytest.raises(NotPending) as caught:
@@ -116,7 +116,7 @@ async def test_the_wait_survives_the_process_and_nothing_is_done_twice() -> None
     store = MemoryEventStore()
 
     async def approve_and_finish(run_id: str) -> str:
-        async with make_engine(ScriptedClient([told]), pay, store=store) as engine:
+        async with make_engine(ScriptedClient([join_results]), pay, store=store) as engine:
             assert await engine.recover() == []
             waiting = engine.run(run_id)
             await waiting.approve("tool/1/c1")
@@ -133,7 +133,7 @@ async def test_the_wait_survives_the_process_and_nothing_is_done_twice() -> None
 
 async def test_calls_without_approval_do_not_wait_for_the_one_with_approval() -> None:
     calls = (ToolCall("c1", "pay", {"amount": 50}), ToolCall("c2", "pay", {"amount": 5}))
-    client = ScriptedClient([Reply(calls, stop="tool_calls"), told])
+    client = ScriptedClient([Reply(calls, stop="tool_calls"), join_results])
 
     async def main() -> str:
         async with make_engine(client, pay) as engine:
@@ -149,7 +149,7 @@ async def test_calls_without_approval_do_not_wait_for_the_one_with_approval() ->
 
 async def test_waiting_for_a_result_includes_waiting_for_approval() -> None:
     async def main() -> str:
-        async with make_engine(ScriptedClient([ask(50), told]), pay) as engine:
+        async with make_engine(ScriptedClient([ask(50), join_results]), pay) as engine:
             started = await engine.start("pay")
             waiting = asyncio.create_task(started.result())
             await engine.wait_while_driven(started.id)
@@ -194,25 +194,25 @@ async def test_open_approvals_are_listed_across_all_runs_of_a_store() -> None:
         ]
         assert await listed() == calls
         assert await listed("acme") == calls[:2]
-        assert await listed("nobody") == []
+        assert await listed("other") == []
         await second.approve("tool/1/c1")
         await second.result()
         assert await listed() == [calls[0], calls[2]]
         async with make_engine(ScriptedClient([]), pay, store=store, drive=False) as desk:
-            await desk.start("nobody drives it")
+            await desk.start("no worker drives it")
             assert await listed("acme") == [calls[0]]
 
 
 async def test_an_open_approval_late_in_a_long_log_is_found() -> None:
     store, clock = MemoryEventStore(), ManualClock()
 
-    def asked(key: str) -> NewEvent:
+    def requested(key: str) -> NewEvent:
         data: dict[str, Any] = {"key": key, "call_id": key, "name": "pay", "args": {}}
         return NewEvent(k.APPROVAL_REQUESTED, data, clock.now())
 
     await store.setup()
     started = NewEvent(k.RUN_STARTED, {"algorithm": "react", "input": []}, clock.now())
-    many = [asked(str(number)) for number in range(1_100)]
+    many = [requested(str(number)) for number in range(1_100)]
     decided = [
         NewEvent(k.APPROVAL_DECIDED, {"key": str(n), "approved": True}, clock.now())
         for n in range(1_099)

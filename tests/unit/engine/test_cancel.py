@@ -25,8 +25,8 @@ async def ask_first() -> str:
 
 
 def calls(*names: str) -> Reply:
-    asked = [ToolCall(f"c{number}", name) for number, name in enumerate(names)]
-    return Reply(tuple(asked), stop="tool_calls")
+    tool_calls = [ToolCall(f"c{number}", name) for number, name in enumerate(names)]
+    return Reply(tuple(tool_calls), stop="tool_calls")
 
 
 def unpaired(events: list[Event]) -> Counter[str]:

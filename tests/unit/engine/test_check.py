@@ -23,8 +23,8 @@ def act() -> str:
 async def a_run() -> tuple[RunInfo, list[Event]]:
     async def main() -> tuple[RunInfo, list[Event]]:
         store = MemoryEventStore()
-        asked = Reply((ToolCall("c1", "act"),), stop="tool_calls")
-        client = ScriptedClient([asked, "done"])
+        reply = Reply((ToolCall("c1", "act"),), stop="tool_calls")
+        client = ScriptedClient([reply, "done"])
         async with make_engine(client, act, store=store, agent=React(system="s")) as engine:
             started = await engine.start("go")
             await started.result()

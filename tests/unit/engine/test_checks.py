@@ -21,9 +21,9 @@ from lib.testing.agents import kinds, make_engine
 from lib.tools import CannotTell, DidNotHappen, Happened, Tool, ToolContext, tool
 
 from .guard_kit import Watch, guarded
-from .run_kit import ask, reached, told
+from .run_kit import ask, join_results, reached
 
-SCRIPT = [ask("pay", amount=5), told]
+SCRIPT = [ask("pay", amount=5), join_results]
 
 
 def payment(check: Any, **options: Any) -> tuple[Tool, list[str]]:
@@ -140,11 +140,11 @@ async def test_an_outcome_that_a_check_cannot_determine_stays_unknown(
 
 
 async def test_a_second_crash_asks_the_check_again() -> None:
-    asked: list[str] = []
+    checked: list[str] = []
 
     def check() -> DidNotHappen | Happened:
-        asked.append("asked")
-        return DidNotHappen() if len(asked) == 1 else Happened("found it")
+        checked.append("pay")
+        return DidNotHappen() if len(checked) == 1 else Happened("found it")
 
     @tool(effects="once", check=check)
     async def pay(amount: int) -> str:

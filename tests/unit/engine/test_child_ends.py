@@ -33,7 +33,7 @@ async def hang() -> str:
 
 
 class Mortal(MemoryEventStore):
-    """A store that fails where it is told to: `dies` sees each batch before it is appended."""
+    """A store that fails at chosen appends: `dies` sees each batch before it is appended."""
 
     def __init__(self, dies: Callable[[str, Sequence[NewEvent]], bool]) -> None:
         super().__init__()
@@ -79,9 +79,9 @@ async def test_a_cancel_reaches_the_children_and_waits_for_their_ends() -> None:
 
     assert (result.outcome, result.reason) == ("CANCELLED", "enough")
     for child in children:
-        asked = [event.data for event in child if event.kind == k.CANCEL_REQUESTED]
+        requests = [event.data for event in child if event.kind == k.CANCEL_REQUESTED]
         key = child[0].data["parent"]["key"]
-        assert asked == [{"signal_id": f"cancel/{result.run_id}/{key}", "reason": "enough"}]
+        assert requests == [{"signal_id": f"cancel/{result.run_id}/{key}", "reason": "enough"}]
         assert child[-1].data == {"outcome": "CANCELLED", "reason": "enough"}
     assert [e.data["outcome"] for e in log if e.kind == k.CHILD_COMPLETED] == ["CANCELLED"] * 2
     assert [e.data["reason"] for e in log if e.kind == k.TOOL_FAILED] == ["cancelled"]
@@ -90,7 +90,7 @@ async def test_a_cancel_reaches_the_children_and_waits_for_their_ends() -> None:
 async def test_a_child_that_waits_for_a_person_is_cancelled_with_its_parent() -> None:
     @tool(approval=True)
     def ask() -> str:
-        return "asked"
+        return "approved"
 
     store = MemoryEventStore()
 
@@ -143,7 +143,7 @@ async def test_a_requested_child_that_is_cancelled_before_it_begins_does_nothing
 
 
 async def test_a_cancel_that_comes_while_a_child_is_being_started_reaches_it() -> None:
-    asked: list[Callable[[], Awaitable[object]]] = []
+    cancels: list[Callable[[], Awaitable[object]]] = []
 
     class Slow(MemoryEventStore):
         async def append(
@@ -151,7 +151,7 @@ async def test_a_cancel_that_comes_while_a_child_is_being_started_reaches_it() -
         ) -> list[Event]:
             stored = await super().append(run_id, events, expected=expected)
             if "parent" in events[0].data:
-                await asked[0]()
+                await cancels[0]()
             return stored
 
     store = Slow()
@@ -163,7 +163,7 @@ async def test_a_cancel_that_comes_while_a_child_is_being_started_reaches_it() -
             await started.cancel("now")
             await asyncio.sleep(0.05)  # noqa: TID251 - the driver hears of it
 
-        asked.append(cancel)
+        cancels.append(cancel)
         result, _, children = await ended(store, started)
 
     assert result.outcome == "CANCELLED"

@@ -56,8 +56,8 @@ async def test_a_model_calls_an_agent_like_a_tool_and_reads_its_answer() -> None
         *("llm.requested", "llm.completed", "child.requested", "child.completed"),
         *("llm.requested", "llm.completed", "run.completed"),
     ]
-    asked, answered = log[3].data, log[4].data
-    assert asked == {
+    requested, answered = log[3].data, log[4].data
+    assert requested == {
         "key": "tool/1/c0",
         "call_id": "c0",
         "run_id": child[0].run_id,
@@ -169,8 +169,8 @@ def _adopted_by(other: Engine) -> Any:
 
 
 def test_an_engine_needs_the_algorithms_of_its_agents() -> None:
-    with pytest.raises(UnknownAlgorithm, match="'nobody'"):
-        team(echo, agents=[AgentTool("x", "Does x.", "nobody")])
+    with pytest.raises(UnknownAlgorithm, match="'missing'"):
+        team(echo, agents=[AgentTool("x", "Does x.", "missing")])
 
 
 def test_an_agent_and_a_tool_of_one_name_are_refused() -> None:

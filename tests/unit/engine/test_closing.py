@@ -122,7 +122,7 @@ async def test_a_driver_that_is_stopped_before_it_begins_begins_nothing() -> Non
         async with make_engine(client, store=store) as engine:
             await begin(store, "r", input=[])
             (lease,) = await store.claim("w", ttl_s=60.0, run_id="r")
-            driver = Driver(engine._equipment, React(), lease, lambda _: None)  # pyright: ignore[reportPrivateUsage] - as it lends it
+            driver = Driver(engine._equipment, React(), lease, lambda _: None)  # pyright: ignore[reportPrivateUsage] - as the engine passes it
             driver.stop()
             with pytest.raises(RunAbandoned):
                 await driver.drive()

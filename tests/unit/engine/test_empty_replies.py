@@ -1,4 +1,4 @@
-"""Replies with nothing in them: the model is asked once more, and a second one fails the run."""
+"""Replies with nothing in them: one more model call, and a second one fails the run."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from tests.unit.engine.run_kit import Kept, add, play, told
+from tests.unit.engine.run_kit import Kept, add, join_results, play
 from tests.unit.engine.session_kit import in_session
 
 import lib
@@ -209,7 +209,7 @@ async def test_a_called_agent_reports_why_it_has_no_answer() -> None:
         if messages[0].text == "help me":
             return ""
         if messages[-1].role == "tool":
-            return told(messages)
+            return join_results(messages)
         return Reply((ToolCall("c1", "helper", {"task": "help me"}),))
 
     handlers = [

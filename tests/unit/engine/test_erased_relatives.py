@@ -27,8 +27,8 @@ class Shared(MemoryEventStore):
         pass
 
 
-class Asked:
-    """A model that keeps what it was shown."""
+class RecordingModel:
+    """A model that keeps the messages of its calls."""
 
     def __init__(self) -> None:
         self.shown: list[list[str]] = []
@@ -43,8 +43,8 @@ def texts(messages: Sequence[Message]) -> list[str]:
 
 
 async def test_an_erased_turn_is_forgotten_by_the_engine_that_has_read_it() -> None:
-    asked = Asked()
-    async with make_engine(StrictClient(asked)) as engine:
+    model = RecordingModel()
+    async with make_engine(StrictClient(model)) as engine:
         session = await engine.start_session(tenant="acme")
         first = await session.send("MARKER")
         await first.result()
@@ -54,7 +54,7 @@ async def test_an_erased_turn_is_forgotten_by_the_engine_that_has_read_it() -> N
         erased = await erase_run(engine.store, first.run_id)
         assert texts(await session.history()) == ["two", "a2"]
         await (await session.send("three")).result()
-        assert asked.shown[-1] == ["two", "a2", "three"]
+        assert model.shown[-1] == ["two", "a2", "three"]
         assert erased.parent_id == session.id
 
         await erase_tenant(engine.store, "acme", force=True)
@@ -65,7 +65,7 @@ async def test_an_erased_turn_is_forgotten_by_the_engine_that_has_read_it() -> N
 
 
 class Looker:
-    """A model that looks something up in the turn "two", which is held up there if that is asked.
+    """A model that looks something up in the turn "two", which is optionally held up there.
 
     Its provider keeps conversations.
     """
@@ -119,11 +119,11 @@ async def test_a_provider_handle_is_dropped_when_its_conversation_was_erased(
             await (await session.send(word)).result()
         assert len(looker.shown) == before + 2 + within
         assert not [one for one in looker.shown[before:] if "MARKER" in one]
-        assert looker.client.sent[-1] == 1  # since then everything is held that was said
+        assert looker.client.sent[-1] == 1  # since then everything is held
 
 
 class Slow(MemoryEventStore):
-    """Holds up the start of a child until it is told to go on."""
+    """Holds up the start of a child until its gate opens."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -219,7 +219,7 @@ async def test_an_engine_that_is_closed_meanwhile_leaves_no_orphan() -> None:
 
 @pytest.mark.parametrize("budget", [None, Budget(tokens=400, cost=2.0, llm_calls=3)])
 async def test_an_erased_child_counts_its_whole_grant_as_spent(budget: Budget | None) -> None:
-    """Nobody knows what it has spent: what it might have is not granted again."""
+    """Its spend is unknown: its whole grant counts, and none of it is granted again."""
     store = MemoryEventStore()
 
     agents = [AgentTool("helper", "Helps.", "helper", budget=budget)]
@@ -231,15 +231,15 @@ async def test_an_erased_child_counts_its_whole_grant_as_spent(budget: Budget | 
     await erase_run(store, child.run_id, force=True)
     async with team(boss_of(task(0, "a")), echo, store=store, agents=agents) as engine:
         result = await engine.run(started.id).result()
-        told = await until(store, started.id, k.CHILD_COMPLETED)
-        told = told.data
+        ended = await until(store, started.id, k.CHILD_COMPLETED)
+        ended = ended.data
 
-    assert (told["outcome"], told["reason"]) == ("FAILED", "erased")
+    assert (ended["outcome"], ended["reason"]) == ("FAILED", "erased")
     if budget is None:
-        assert told["spend"] == {}
+        assert ended["spend"] == {}
         assert result.spend.tokens == 30
     else:
-        assert told["spend"] == {"tokens": 400, "cost": 2.0, "llm_calls": 3}
+        assert ended["spend"] == {"tokens": 400, "cost": 2.0, "llm_calls": 3}
         assert (result.spend.tokens, result.spend.llm_calls) == (430, 5)
 
 
@@ -249,7 +249,7 @@ async def _never(_messages: Sequence[Message]) -> Reply:
 
 
 async def test_a_child_erased_with_its_root_after_an_unconfirmed_start_leaves_no_orphan() -> None:
-    """Whoever erased the parent had looked for children before this one was there."""
+    """The erasure of the parent listed its children before this one was stored."""
 
     class Losing(MemoryEventStore):
         lost = 0

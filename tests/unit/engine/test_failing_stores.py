@@ -1,4 +1,4 @@
-"""A store that fails while a run is given back: what was first is told, nothing else is lost."""
+"""A store that fails while a run is given back: the first error is raised, nothing else is lost."""
 
 import logging
 from collections.abc import Sequence
@@ -56,8 +56,8 @@ async def test_a_run_whose_lease_cannot_be_given_back_has_ended_nonetheless(
         started = await engine.start("go")
         assert (await started.result()).output == "done"
     assert store.given_back == 1
-    told = [record for record in caplog.records if "was not given back" in record.getMessage()]
-    assert [record.levelno for record in told] == [logging.WARNING]
+    warnings = [record for record in caplog.records if "was not given back" in record.getMessage()]
+    assert [record.levelno for record in warnings] == [logging.WARNING]
 
 
 async def test_a_lease_that_cannot_be_given_back_does_not_hide_what_went_wrong_before() -> None:
@@ -73,9 +73,9 @@ async def test_a_result_that_cannot_be_written_while_the_engine_closes_is_logged
     log = await interrupted_while(Failing(k.TOOL_COMPLETED), pay)
 
     assert log[-1] == "tool.requested"
-    [told] = [r for r in caplog.records if "results may be lost" in r.getMessage()]
-    assert told.exc_info is not None
-    assert str(told.exc_info[1]) == "the first thing that went wrong"
+    [record] = [r for r in caplog.records if "results may be lost" in r.getMessage()]
+    assert record.exc_info is not None
+    assert str(record.exc_info[1]) == "the first thing that went wrong"
 
 
 async def test_a_result_that_comes_after_a_signal_while_the_engine_closes_is_kept() -> None:

@@ -41,7 +41,7 @@ async def test_a_run_whose_algorithm_always_fails_ends_as_failed(agent: React) -
         result = await until_done(started.result)
         assert (result.outcome, result.reason) == ("FAILED", "poison")
     async with make_engine(ScriptedClient([]), store=store, agent=agent) as engine:
-        again = await engine.run(started.id).result()  # from the log, which nobody can fold
+        again = await engine.run(started.id).result()  # from the log, which no algorithm can fold
         assert again == result
         log = await store.read(started.id)
         assert kinds(log).count("run.resumed") == MAX_RESUMES

@@ -34,7 +34,7 @@ async def test_a_decision_that_comes_while_the_run_is_given_back_is_not_lost() -
         started = await engine.start("go")
         await reached(started, k.APPROVAL_REQUESTED)
         await started.approve("tool/1/c1")
-        while (await started.info()).status == "open":  # noqa: ASYNC110 - nobody waits for it
+        while (await started.info()).status == "open":  # noqa: ASYNC110 - a result would wait for it
             await asyncio.sleep(0)  # noqa: TID251 - lets the run go on
 
 

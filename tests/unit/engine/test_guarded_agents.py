@@ -18,14 +18,14 @@ from .guard_kit import Watch, verdicts
 
 
 async def test_a_child_is_guarded_like_any_run() -> None:
-    asked = Reply((ToolCall("c1", "helper", {"task": "be evil"}),))
+    reply = Reply((ToolCall("c1", "helper", {"task": "be evil"}),))
     agent = AgentTool(name="helper", description="helps", algorithm="react")
     watch = Watch("input")
 
     async def main() -> tuple[str | None, str]:
         store = MemoryEventStore()
         handlers = [
-            LLMHandler(ScriptedClient([asked, "it was blocked"]), guards=[watch]),
+            LLMHandler(ScriptedClient([reply, "it was blocked"]), guards=[watch]),
             ChildHandler([agent]),
         ]
         react = React(tools=["helper"])
@@ -54,9 +54,9 @@ BELOW = React("below", system="child", tools=[])
 async def called(
     task: str, answer: Any, *guards: Guard, below: React = BELOW
 ) -> tuple[list[Event], list[Event], Any]:
-    """Return the logs of a run that calls an agent and of that, and what the caller was told."""
-    asked = Reply((ToolCall("c1", "helper", {"task": task}),))
-    parent, child = ScriptedClient([asked, "done"]), ScriptedClient([answer])
+    """Return the logs of a run that calls an agent and of that, and what the caller was shown."""
+    reply = Reply((ToolCall("c1", "helper", {"task": task}),))
+    parent, child = ScriptedClient([reply, "done"]), ScriptedClient([answer])
 
     class Both:
         model = "both"
@@ -92,11 +92,13 @@ async def called(
 
 async def test_a_call_of_an_agent_that_is_blocked_starts_no_run() -> None:
     watch = Watch("tool_call", "tool_result")
-    log, below, told = await called("be evil", "fine", watch)
+    log, below, shown = await called("be evil", "fine", watch)
 
     message = "not called: blocked by the guard 'watch': a bad word"
     assert below == []
-    assert told == ToolResult("c1", f"the agent ended as BLOCKED (guard: {message})", is_error=True)
+    assert shown == ToolResult(
+        "c1", f"the agent ended as BLOCKED (guard: {message})", is_error=True
+    )
     (done,) = [event.data for event in log if event.kind == k.CHILD_COMPLETED]
     assert (done["outcome"], done["unstarted"], done["spend"]) == ("BLOCKED", True, {})
     assert [(each["key"], each["verdict"]) for each in verdicts(log)] == [("tool/1/c1", "blocked")]
@@ -110,10 +112,10 @@ async def test_a_call_of_an_agent_that_is_blocked_starts_no_run() -> None:
 
 async def test_an_agents_answer_that_is_blocked_is_withheld_from_its_caller() -> None:
     watch = Watch("tool_call", "tool_result")
-    log, below, told = await called("help", "an evil answer", watch)
+    log, below, shown = await called("help", "an evil answer", watch)
 
     why = "blocked by the guard 'watch': a bad word"
-    assert told == ToolResult(
+    assert shown == ToolResult(
         "c1", f"the agent has done its work; what it answered is withheld, {why}"
     )
     assert "evil" not in canonical([event.data for event in log])
@@ -126,12 +128,12 @@ async def test_an_agents_answer_that_is_blocked_is_withheld_from_its_caller() ->
 
 async def test_how_an_agent_failed_is_checked_like_its_answer() -> None:
     watch = Watch("tool_result")
-    log, _, told = await called("help", LLMError("an evil page"), watch)
+    log, _, shown = await called("help", LLMError("an evil page"), watch)
 
     (done,) = [event.data for event in log if event.kind == k.CHILD_COMPLETED]
     assert (done["outcome"], "error" in done) == ("FAILED", False)
-    assert "withheld" in told.content
-    assert "evil" not in told.content
+    assert "withheld" in shown.content
+    assert "evil" not in shown.content
 
 
 async def test_an_empty_answer_is_not_checked() -> None:

@@ -1,4 +1,4 @@
-"""Guards on calls of agents: asked before a run is started, and never about one that is there."""
+"""Guards on calls of agents: run before a child run starts, and never for one that exists."""
 
 import asyncio
 from collections.abc import Sequence
@@ -24,15 +24,15 @@ class Fickle:
     stages: frozenset[Stage] = frozenset({"tool_call"})
 
     def __init__(self, allows: int) -> None:
-        self.left, self.asked = allows, 0
+        self.left, self.calls = allows, 0
 
     async def check(self, content: GuardContent) -> Verdict:
-        self.asked += 1
-        return Verdict(allowed=self.asked <= self.left, reason="not now")
+        self.calls += 1
+        return Verdict(allowed=self.calls <= self.left, reason="not now")
 
 
 class Shared(MemoryEventStore):
-    """Outlives engines, and loses the answer to the start of a child if it is told to."""
+    """Outlives engines, and loses the answer to the start of a child if `loses`."""
 
     loses = False
 
@@ -78,14 +78,14 @@ async def test_a_guard_is_not_run_again_for_a_child_that_it_allowed(
         await erase_run(store, child.run_id, force=True)
     async with engine_of(store, guard) as engine:
         await engine.run(started.id).result()
-        told = (await until(store, started.id, k.CHILD_COMPLETED)).data
+        ended = (await until(store, started.id, k.CHILD_COMPLETED)).data
         rest = await store.run(child.run_id)
-    assert guard.asked == 1
-    assert told.get("unstarted") is None
+    assert guard.calls == 1
+    assert ended.get("unstarted") is None
     if erased:
-        assert (told["outcome"], told["reason"]) == ("FAILED", "erased")
+        assert (ended["outcome"], ended["reason"]) == ("FAILED", "erased")
     else:
-        assert (told["outcome"], told["output"]) == ("COMPLETED", "done")
+        assert (ended["outcome"], ended["output"]) == ("COMPLETED", "done")
         assert rest is not None
         assert rest.status == "closed"
         assert (await verify_store(store, deep=True)).faults == []
@@ -97,15 +97,15 @@ async def test_a_call_whose_run_was_not_begun_yet_is_checked_again_after_a_crash
         started = await engine.start("go")
         await started.result()
         log = await store.read(started.id)
-    (asked,) = [event.seq for event in log if event.kind == k.CHILD_REQUESTED]
+    (requested_seq,) = [event.seq for event in log if event.kind == k.CHILD_REQUESTED]
     cut = Shared()
     async with engine_of(cut, guard) as engine:
-        begun = [NewEvent(e.kind, e.data, e.at, e.tenant, e.user) for e in log[:asked]]
+        begun = [NewEvent(e.kind, e.data, e.at, e.tenant, e.user) for e in log[:requested_seq]]
         await cut.append("again", begun, expected=0)
         await engine.run("again").result()
-        told = (await until(cut, "again", k.CHILD_COMPLETED)).data
-    assert guard.asked == 2
-    assert (told["outcome"], told["unstarted"]) == ("BLOCKED", True)
+        ended = (await until(cut, "again", k.CHILD_COMPLETED)).data
+    assert guard.calls == 2
+    assert (ended["outcome"], ended["unstarted"]) == ("BLOCKED", True)
 
 
 async def test_a_lost_answer_to_the_start_of_a_child_loses_neither_verdict_nor_result() -> None:
@@ -116,7 +116,7 @@ async def test_a_lost_answer_to_the_start_of_a_child_loses_neither_verdict_nor_r
         log = await store.read(started.id)
         runs = await store.runs()
     assert not store.loses
-    assert (result.outcome, guard.asked) == ("COMPLETED", 1)
+    assert (result.outcome, guard.calls) == ("COMPLETED", 1)
     assert [event.data["verdict"] for event in log if event.kind == k.GUARD_VERDICT] == ["allowed"]
     (done,) = [event.data for event in log if event.kind == k.CHILD_COMPLETED]
     assert (done["outcome"], done["output"]) == ("COMPLETED", "done")

@@ -104,8 +104,8 @@ async def test_a_blocked_call_has_no_effect_and_the_run_goes_on() -> None:
         made.append(text)
         return "done"
 
-    asked = Reply((ToolCall("c1", "write", {"text": "evil"}),))
-    client = ScriptedClient([asked, "sorry"])
+    reply = Reply((ToolCall("c1", "write", {"text": "evil"}),))
+    client = ScriptedClient([reply, "sorry"])
     result, log = await drive(guarded(client, write, calls=[Watch("tool_call")]))
 
     assert (result.outcome, made) == ("COMPLETED", [])
@@ -118,7 +118,7 @@ async def test_a_blocked_call_has_no_effect_and_the_run_goes_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("effects", "fails", "told"),
+    ("effects", "fails", "expected"),
     [
         ("none", False, "called; what came of it is withheld, blocked by the guard"),
         ("once", False, "called, and it has had its effect; what came of it is withheld"),
@@ -126,7 +126,7 @@ async def test_a_blocked_call_has_no_effect_and_the_run_goes_on() -> None:
     ],
 )
 async def test_a_blocked_result_is_withheld_and_states_if_there_was_an_effect(
-    effects: Any, fails: bool, told: str
+    effects: Any, fails: bool, expected: str
 ) -> None:
     @tool(name="fetch", effects=effects)
     async def fetch() -> str:
@@ -141,7 +141,7 @@ async def test_a_blocked_result_is_withheld_and_states_if_there_was_an_effect(
     assert result.outcome == "COMPLETED"
     (failed,) = [event.data for event in log if event.kind == k.TOOL_FAILED]
     assert (failed["reason"], failed["code"]) == ("blocked", "blocked")
-    assert failed["message"].startswith(told)
+    assert failed["message"].startswith(expected)
     assert "evil" not in canonical([event.data for event in log])
 
 
@@ -236,10 +236,10 @@ async def test_nothing_is_streamed_before_the_verdict() -> None:
     class Slow(Watch):
         def __init__(self) -> None:
             super().__init__("output")
-            self.release, self.asked = asyncio.Event(), asyncio.Event()
+            self.release, self.called = asyncio.Event(), asyncio.Event()
 
         async def check(self, content: GuardContent) -> Verdict:
-            self.asked.set()
+            self.called.set()
             await self.release.wait()
             return await super().check(content)
 
@@ -252,7 +252,7 @@ async def test_nothing_is_streamed_before_the_verdict() -> None:
                 pieces.extend([piece.delta.text async for piece in started.deltas()])
 
             watching = asyncio.create_task(watch())
-            await guard.asked.wait()
+            await guard.called.wait()
             early = len(pieces)
             guard.release.set()
             await started.result()
@@ -289,9 +289,9 @@ async def test_after_a_crash_the_guard_runs_again_before_any_effect() -> None:
         async def check(self, content: GuardContent) -> Verdict:
             raise Died
 
-    asked = Reply((ToolCall("c1", "write", {"text": "evil"}),))
+    reply = Reply((ToolCall("c1", "write", {"text": "evil"}),))
 
-    first = guarded(ScriptedClient([asked]), write, calls=[Dies("tool_call")], store=store)
+    first = guarded(ScriptedClient([reply]), write, calls=[Dies("tool_call")], store=store)
     async with first as engine:
         started = await engine.start("go")
         with pytest.raises(Died):

@@ -116,8 +116,8 @@ async def test_an_algorithm_that_keeps_no_conversation_leaves_question_and_answe
         session = await engine.start_session()
         outputs = [(await (await session.send(w)).result()).output for w in ("a", "b", "c")]
         assert outputs == ["", "after 1", "after 3"]
-        told = [message.text for message in await session.history()]
-        assert told == ["a", "b", "after 1", "c", "after 3"]
+        texts = [message.text for message in await session.history()]
+        assert texts == ["a", "b", "after 1", "c", "after 3"]
 
 
 async def test_the_conversation_of_a_removed_algorithm_cannot_be_rendered() -> None:
@@ -151,8 +151,8 @@ async def test_a_turn_that_cannot_be_folded_leaves_its_question_and_answer(
             session = engine.session(session_id)
             result = await (await session.send("word 2")).result()
             assert result.output == "5 word 2"
-            told = [message.text for message in await session.history()]
-            assert told == [
+            texts = [message.text for message in await session.history()]
+            assert texts == [
                 *("word 0", "1 word 0", "word 1", "3 word 1"),
                 *("word 2", "5 word 2"),
             ]
@@ -177,7 +177,7 @@ async def test_a_changed_conversation_is_found_by_the_deep_check() -> None:
         (turns[1], "request-digest"),
     }
     faults = (await verify_store(store, checks=[request_check([AGENT])])).faults
-    assert faults == []  # without the store, nobody knows what turns go on with
+    assert faults == []  # without the store, the conversation before a turn is unknown
 
 
 async def test_an_unreadable_turn_is_reported_once_and_not_again_for_later_turns() -> None:

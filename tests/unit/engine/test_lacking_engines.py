@@ -73,7 +73,7 @@ async def test_an_engine_without_a_handler_does_not_count_against_a_healthy_run(
     store, gate = Kept(), Gate()
     async with make_engine(FunctionClient(gate.answer), store=store) as engine:
         started = await engine.start("go")
-        await gate.asked.wait()
+        await gate.called.wait()
     before = await store.read(started.id)
     async with Engine(store, [], algorithms=[React()]) as lacking:
         for _ in range(MAX_RESUMES + 1):
@@ -84,7 +84,7 @@ async def test_an_engine_without_a_handler_does_not_count_against_a_healthy_run(
         assert (await engine.run(started.id).result()).output == "done"
 
 
-@pytest.mark.parametrize("begun", [False, True], ids=["asked", "begun"])
+@pytest.mark.parametrize("begun", [False, True], ids=["requested", "begun"])
 async def test_a_session_whose_turns_cannot_run_here_is_left_unchanged(*, begun: bool) -> None:
     store, gate = Kept(), Gate()
     starting = make_engine(
@@ -94,7 +94,7 @@ async def test_a_session_whose_turns_cannot_run_here_is_left_unchanged(*, begun:
         session = await engine.start_session()
         turn = await session.send("hi")
         if begun:
-            await gate.asked.wait()
+            await gate.called.wait()
     before = await store.read(session.id)
     async with make_engine(ScriptedClient([]), store=store) as other:
         worker = Worker(other, poll_s=0.02)
@@ -122,13 +122,13 @@ async def test_a_missing_part_is_logged_in_one_line_and_other_errors_with_a_trac
                 await (await engine.start("hi")).result()
 
     await main([], MissingHandler)
-    (told,) = caplog.records
-    assert "stopped here: MissingHandler: run " in told.getMessage()
-    assert told.exc_info is None
+    (record,) = caplog.records
+    assert "stopped here: MissingHandler: run " in record.getMessage()
+    assert record.exc_info is None
     caplog.clear()
     await main([LLMHandler(FunctionClient(fails))], KeyError)
-    (told,) = caplog.records
-    assert told.exc_info is not None
+    (record,) = caplog.records
+    assert record.exc_info is not None
 
 
 async def test_an_engine_that_drives_nothing_needs_no_tools_and_a_log_may_name_a_removed_one() -> (

@@ -33,7 +33,7 @@ def draw(_: Sequence[Message]) -> Reply:
 
 
 class Forgetful(MemoryBlobStore):
-    """Forgets whatever is put for the first time, as if somebody had found it unused just then."""
+    """Forgets whatever is put for the first time, as if a collection had found it unused."""
 
     def __init__(self) -> None:
         super().__init__()

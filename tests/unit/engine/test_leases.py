@@ -1,4 +1,4 @@
-"""Whoever drives a run holds its lease: it is renewed, and nothing is begun without it."""
+"""A driver holds the lease of its run: it is renewed, and nothing is begun without it."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from lib.testing.agents import kinds, make_engine
 from lib.testing.clock import ManualClock
 from lib.tools import tool
 
-from .run_kit import NEVER_ANSWERS, Kept, ask, failures, play, told
+from .run_kit import NEVER_ANSWERS, Kept, ask, failures, join_results, play
 
 
 async def test_an_intent_is_recorded_only_under_a_valid_lease() -> None:
@@ -129,7 +129,7 @@ async def test_an_effect_is_not_begun_after_the_lease_has_ended() -> None:
 
     async def main() -> str:
         store = SlowStore(clock=clock)
-        client = ScriptedClient([ask("act"), told])
+        client = ScriptedClient([ask("act"), join_results])
         async with make_engine(client, act, store=store, clock=clock) as engine:
             started = await engine.start("go")
             assert await engine.wait_while_driven(started.id) is None

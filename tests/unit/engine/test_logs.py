@@ -15,7 +15,7 @@ from lib.testing.agents import make_engine
 from lib.testing.clock import ManualClock
 from lib.tools import tool
 
-from .run_kit import NEVER_ANSWERS, Kept, add, ask, reached, told
+from .run_kit import NEVER_ANSWERS, Kept, add, ask, join_results, reached
 from .worker_kit import until
 
 Line = tuple[str, str, str]
@@ -80,7 +80,7 @@ async def test_a_takeover_is_a_warning_that_names_what_became_unknown(
         await until(lambda: hung)
     await store.claim("dead", ttl_s=0, run_id=started.id)
     del clock
-    async with make_engine(ScriptedClient([told]), act, store=store) as engine:
+    async with make_engine(ScriptedClient([join_results]), act, store=store) as engine:
         await engine.run(started.id).result()
         run_id = started.id
 
@@ -151,7 +151,7 @@ async def test_a_call_that_ran_out_of_time_is_a_warning(caplog: pytest.LogCaptur
         return ""
 
     async def main() -> str:
-        async with make_engine(ScriptedClient([ask("slow"), told]), slow) as engine:
+        async with make_engine(ScriptedClient([ask("slow"), join_results]), slow) as engine:
             started = await engine.start("go")
             await started.result()
             return started.id

@@ -80,15 +80,15 @@ MADE: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("make", "given", "options", "told"), MADE)
+@pytest.mark.parametrize(("make", "arguments", "options", "expected"), MADE)
 def test_a_part_of_the_wrong_type_is_named_at_construction(
-    make: Callable[..., Any], given: tuple[Any, ...], options: dict[str, Any], told: str
+    make: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any], expected: str
 ) -> None:
     if make is Engine:
         options = {"algorithms": [React()], **options}
 
-    with pytest.raises(TypeError, match=re.escape(told)):
-        make(*given, **options)
+    with pytest.raises(TypeError, match=re.escape(expected)):
+        make(*arguments, **options)
 
 
 def test_parts_may_come_from_any_iterable() -> None:
@@ -99,31 +99,31 @@ def test_parts_may_come_from_any_iterable() -> None:
     assert engine.algorithm("react").name == "react"
 
 
-SAID = "what is said is text, a Message or a list of them, got"
-SAYINGS: list[tuple[Any, str]] = [
-    (None, f"{SAID} NoneType: Message.user(…) makes one"),
-    (123, f"{SAID} int"),
-    (b"hi", f"{SAID} bytes"),
-    (["hi"], f"{SAID} list of str"),
-    ({"role": "user", "content": "hi"}, f"{SAID} dict"),
-    ([{"role": "user", "content": "hi"}], f"{SAID} list of dict"),
-    (Text("hi"), f"{SAID} Text"),
-    ([Message.user("hi"), None], f"{SAID} list of NoneType"),
-    (Message, f"{SAID} the class Message"),
+EXPECTED = "what is said is text, a Message or a list of them, got"
+INPUTS: list[tuple[Any, str]] = [
+    (None, f"{EXPECTED} NoneType: Message.user(…) makes one"),
+    (123, f"{EXPECTED} int"),
+    (b"hi", f"{EXPECTED} bytes"),
+    (["hi"], f"{EXPECTED} list of str"),
+    ({"role": "user", "content": "hi"}, f"{EXPECTED} dict"),
+    ([{"role": "user", "content": "hi"}], f"{EXPECTED} list of dict"),
+    (Text("hi"), f"{EXPECTED} Text"),
+    ([Message.user("hi"), None], f"{EXPECTED} list of NoneType"),
+    (Message, f"{EXPECTED} the class Message"),
 ]
 
 
-@pytest.mark.parametrize(("said", "told"), SAYINGS)
+@pytest.mark.parametrize(("text", "expected"), INPUTS)
 async def test_input_other_than_messages_is_refused_before_a_run_or_turn_begins(
-    said: Any, told: str
+    text: Any, expected: str
 ) -> None:
     async with make_engine(ScriptedClient([])) as engine:
-        with pytest.raises(TypeError, match=re.escape(told)):
-            await engine.start(said)
+        with pytest.raises(TypeError, match=re.escape(expected)):
+            await engine.start(text)
         assert await engine.store.runs() == []
         session = await engine.start_session()
-        with pytest.raises(TypeError, match=re.escape(told)):
-            await session.send(said)
+        with pytest.raises(TypeError, match=re.escape(expected)):
+            await session.send(text)
         assert await session.turns() == []
 
 
@@ -151,54 +151,56 @@ CALLS: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("method", "options", "told"), CALLS)
+@pytest.mark.parametrize(("method", "options", "expected"), CALLS)
 async def test_a_call_with_an_argument_of_the_wrong_type_has_no_effect(
-    method: str, options: dict[str, Any], told: str
+    method: str, options: dict[str, Any], expected: str
 ) -> None:
-    said = [PHOTO] if method in {"start", "send"} else []
+    messages = [PHOTO] if method in {"start", "send"} else []
 
     blobs = MemoryBlobStore()
     async with make_engine(ScriptedClient([]), blobs=blobs) as engine:
         session = await engine.start_session()
         before = await engine.store.read(session.id)
         called = getattr(session if method in {"send", "cancel"} else engine, method)
-        with pytest.raises(TypeError, match=re.escape(told)):
-            await called(*said, **options)
+        with pytest.raises(TypeError, match=re.escape(expected)):
+            await called(*messages, **options)
         assert await engine.store.read(session.id) == before
         assert len(await engine.store.runs()) == 1
         assert await blobs.stored() == []
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "expected"),
     [
         ("tenant", "a tenant has an id that is not empty; None is"),
         ("idempotency_key", "an idempotency key has at least one character"),
     ],
 )
-async def test_an_empty_name_is_refused_before_its_content_is_stored(name: str, told: str) -> None:
+async def test_an_empty_name_is_refused_before_its_content_is_stored(
+    name: str, expected: str
+) -> None:
     empty: dict[str, Any] = {name: ""}
 
     blobs = MemoryBlobStore()
     async with make_engine(ScriptedClient([]), blobs=blobs) as engine:
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=expected):
             await engine.start(PHOTO, **empty)
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=expected):
             await engine.start_session(**empty)
         assert await blobs.stored() == []
 
 
 async def test_comments_on_decisions_and_turns_must_be_text() -> None:
-    said: Any = 5
+    number: Any = 5
 
     async with make_engine(ScriptedClient(["hi"])) as engine:
         started = await engine.start("go")
         for decide in (started.approve, started.deny):
             with pytest.raises(TypeError, match=r"^comment is text, got int$"):
-                await decide("tool/1/c1", comment=said)
+                await decide("tool/1/c1", comment=number)
         turn = await (await engine.start_session()).send("hi")
         with pytest.raises(TypeError, match=r"^reason is text, got int$"):
-            await turn.cancel(said)
+            await turn.cancel(number)
 
 
 async def test_a_run_and_a_session_are_named_by_their_ids() -> None:

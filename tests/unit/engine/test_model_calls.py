@@ -253,7 +253,7 @@ async def test_the_log_names_the_provider_if_the_client_does() -> None:
     class Client(ScriptedClient):
         provider = "openai"
 
-    async def asked(client: ScriptedClient) -> dict[str, Any]:
+    async def requested(client: ScriptedClient) -> dict[str, Any]:
         store = MemoryEventStore()
         async with Engine(store, [LLMHandler(client)], algorithms=[React()]) as engine:
             started = await engine.start("hi")
@@ -261,9 +261,9 @@ async def test_the_log_names_the_provider_if_the_client_does() -> None:
             (request,) = [e for e in await store.read(started.id) if e.kind == k.LLM_REQUESTED]
         return request.data
 
-    told, silent = await asked(Client(["hello"])), await asked(ScriptedClient(["hello"]))
+    named, silent = await requested(Client(["hello"])), await requested(ScriptedClient(["hello"]))
 
-    assert told == {**silent, "provider": "openai"}
+    assert named == {**silent, "provider": "openai"}
 
 
 def nested(levels: int) -> dict[str, Any]:
@@ -279,7 +279,7 @@ def nested(levels: int) -> dict[str, Any]:
 async def test_arguments_that_no_log_can_hold_are_invalid_for_the_model(
     arguments: dict[str, Any],
 ) -> None:
-    told: list[Message] = []
+    results: list[Message] = []
 
     @tool
     async def look(x: object = None) -> str:
@@ -290,12 +290,12 @@ async def test_arguments_that_no_log_can_hold_are_invalid_for_the_model(
         async def complete(self, messages: Sequence[Message], **_: Any) -> Reply:
             if len(messages) == 1:
                 return Reply((ToolCall("a", "look", {"x": 1}), ToolCall("b", "look", arguments)))
-            told.extend(messages[-2:])
+            results.extend(messages[-2:])
             return Reply((Text("sorry"),))
 
     async with make_engine(Foreign([]), look) as engine:
         result = await (await engine.start("hi")).result()
 
     assert result.output == "sorry"
-    assert "1" in str(told[0])
-    assert "the arguments are no JSON object" in str(told[1])
+    assert "1" in str(results[0])
+    assert "the arguments are no JSON object" in str(results[1])

@@ -81,8 +81,8 @@ async def test_changes_of_arguments_by_a_rule_or_a_tool_do_not_leak() -> None:
     client = ScriptedClient([ask("change", rows=[{"x": 1}]), "done"])
     _, log = await play(client, change)
 
-    told = [p for m in client.calls[1].messages for p in m.parts if isinstance(p, ToolCall)]
-    assert told[0].arguments == {"rows": [{"x": 1}]}
+    sent = [p for m in client.calls[1].messages for p in m.parts if isinstance(p, ToolCall)]
+    assert sent[0].arguments == {"rows": [{"x": 1}]}
     assert [e.data["args"] for e in log if e.kind == k.TOOL_REQUESTED] == [{"rows": [{"x": 1}]}]
 
 

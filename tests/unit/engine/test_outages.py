@@ -27,7 +27,7 @@ CALL = Reply((ToolCall("c1", "pay"),), stop="tool_calls")
 
 
 class Unsteady(MemoryEventStore):
-    """Fails for as long as it is told to; what was appended meanwhile may be stored or not."""
+    """Fails while it is down; what was appended meanwhile may be stored or not."""
 
     def __init__(self, *, stores: bool, clock: ManualClock | None = None) -> None:
         super().__init__(**({} if clock is None else {"clock": clock}))
@@ -70,9 +70,9 @@ def paying(during: Callable[[], object]) -> tuple[Tool, list[str]]:
     @tool(name="pay", effects="once", timeout_s=None)
     async def pay() -> str:
         made.append("paid")
-        told = during()
-        if asyncio.iscoroutine(told):
-            await told
+        outcome = during()
+        if asyncio.iscoroutine(outcome):
+            await outcome
         return "paid"
 
     return pay, made
@@ -157,7 +157,7 @@ async def test_an_owner_whose_append_was_stored_before_another_took_over_stops()
 
 
 class Coarse(Unsteady):
-    """Keeps whole seconds, as a store of somebody's own may."""
+    """Keeps whole seconds, as a custom store may."""
 
     async def append(
         self, run_id: str, events: Sequence[NewEvent], *, expected: int | None
@@ -240,8 +240,8 @@ async def test_a_worker_whose_claim_was_lost_does_not_mistake_the_intent_of_anot
         await _until(lambda: "first" in called or started.id not in first.hosting)
         stopped.set()
         assert (await second.run(started.id).result()).output == "done"
-        asked = next(e for e in await store.read(started.id) if e.kind == k.LLM_REQUESTED)
-        assert asked.data["epoch"] == (1 if count else 2)
+        intent = next(e for e in await store.read(started.id) if e.kind == k.LLM_REQUESTED)
+        assert intent.data["epoch"] == (1 if count else 2)
     assert called == ["second"]
 
 
@@ -380,7 +380,7 @@ async def through_a_restart(
 
     async def outage() -> None:
         await asyncio.to_thread(stop)
-        asyncio.get_running_loop().call_later(0.5, back.set)  # it returns while nobody answers
+        asyncio.get_running_loop().call_later(0.5, back.set)  # it returns while the server is down
 
     async def later() -> None:
         await back.wait()

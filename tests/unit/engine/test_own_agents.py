@@ -1,4 +1,4 @@
-"""An agent is not offered to itself unless somebody has said so."""
+"""An agent is not offered to itself unless it lists its own name."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,7 @@ HELPER = AgentTool("helper", "Helps.", "helper")
 
 
 class Offered(FunctionClient):
-    """Keeps what each model was offered."""
+    """Keeps the tools that each model was offered."""
 
     def __init__(self, answer: Any) -> None:
         super().__init__(answer)
@@ -40,7 +40,7 @@ async def test_an_agent_without_listed_tools_is_offered_all_agents_except_itself
         if messages[0].text == "boss":
             return boss_of(task(0, "go"))(messages)
         if messages[-1].role == "user":
-            return call(task(0, "again"))  # it was not told of itself, and makes it up
+            return call(task(0, "again"))  # it was not offered itself, and makes the call up
         return say(tool_results(messages)[0].content)
 
     client = Offered(think)

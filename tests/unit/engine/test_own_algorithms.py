@@ -14,9 +14,9 @@ from lib.events.verify import verify_store
 from lib.llm import Message, ScriptedClient, reply_from_json
 
 
-class Asked(NamedTuple):
+class AnswerState(NamedTuple):
     words: str
-    asked: bool = False
+    requested: bool = False
     answer: str | None = None
 
 
@@ -31,20 +31,20 @@ class Once:
     def config(self) -> dict[str, Any]:
         return {}
 
-    def initial(self, started: Event, history: Sequence[Message] = ()) -> Asked:
-        return Asked(started.data["input"][0]["content"])
+    def initial(self, started: Event, history: Sequence[Message] = ()) -> AnswerState:
+        return AnswerState(started.data["input"][0]["content"])
 
-    def evolve(self, state: Asked, event: Event) -> Asked:
+    def evolve(self, state: AnswerState, event: Event) -> AnswerState:
         if event.kind == k.LLM_REQUESTED:
-            return state._replace(asked=True)
+            return state._replace(requested=True)
         if event.kind == k.LLM_COMPLETED:
             return state._replace(answer=reply_from_json(event.data["reply"]).text)
         return state
 
-    def decide(self, state: Asked) -> Sequence[Request] | Finish | Wait:
+    def decide(self, state: AnswerState) -> Sequence[Request] | Finish | Wait:
         if state.answer is not None:
             return Finish(outcome="COMPLETED", output=state.answer)
-        if state.asked:
+        if state.requested:
             return Wait()
         return [LLMRequest(key="llm/1", messages=self.kind([Message.user(state.words)]))]
 
@@ -52,8 +52,8 @@ class Once:
 class Forgetful(Once):
     """Returns a request as long as it has no result, which every author tries first."""
 
-    def evolve(self, state: Asked, event: Event) -> Asked:
-        return super().evolve(state, event)._replace(asked=False)
+    def evolve(self, state: AnswerState, event: Event) -> AnswerState:
+        return super().evolve(state, event)._replace(requested=False)
 
 
 async def test_a_pending_request_is_not_made_again() -> None:

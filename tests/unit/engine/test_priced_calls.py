@@ -19,20 +19,20 @@ USED = Usage(input_tokens=100, output_tokens=20)
 
 
 class Prices:
-    """Twice what it was first asked, every time that it is asked again."""
+    """A price that doubles with each query."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Any, ...]] = []
+        self.queries: list[tuple[Any, ...]] = []
 
     def price(
         self, provider: str | None, model: str, usage: Mapping[str, int | float], at: datetime
     ) -> Decimal | None:
-        self.asked.append((provider, model, dict(usage), at))
-        return None if model == "unknown" else Decimal("0.1") * 2 ** (len(self.asked) - 1)
+        self.queries.append((provider, model, dict(usage), at))
+        return None if model == "unknown" else Decimal("0.1") * 2 ** (len(self.queries) - 1)
 
 
 class PaidClient(ScriptedClient):
-    """A client that says who is paid."""
+    """A client that names its provider."""
 
     provider = "openai"
 
@@ -67,7 +67,7 @@ async def test_a_reply_is_recorded_with_its_price_at_that_time() -> None:
     result, log = await run_with(client, prices)
 
     tokens = {"input_tokens": 100, "output_tokens": 20}
-    assert prices.asked == [("openai", "m-0101", tokens, log[0].at)]
+    assert prices.queries == [("openai", "m-0101", tokens, log[0].at)]
     assert log[0].at == ManualClock().now() + timedelta(hours=1)
     assert usages(log) == [{**tokens, "cost": 0.1}]
     assert (result.spend.cost, spend_of(log).total.cost) == (0.1, Decimal("0.1"))
@@ -79,7 +79,7 @@ async def test_the_log_keeps_the_price_that_it_was_recorded_with() -> None:
 
     first, again = spend_of(log, prices=prices), spend_of(log, prices=prices)
 
-    assert (first, len(prices.asked)) == (again, 1)
+    assert (first, len(prices.queries)) == (again, 1)
 
 
 async def test_a_cost_that_the_provider_states_is_left_as_it_is() -> None:
@@ -88,7 +88,7 @@ async def test_a_cost_that_the_provider_states_is_left_as_it_is() -> None:
 
     result, _ = await run_with(ScriptedClient([Reply((Text("hi"),), usage=usage)]), prices)
 
-    assert (result.spend.cost, prices.asked) == (0.75, [])
+    assert (result.spend.cost, prices.queries) == (0.75, [])
 
 
 @pytest.mark.parametrize("prices", [None, Prices()])
@@ -101,9 +101,9 @@ async def test_an_unknown_price_is_not_recorded_as_zero(prices: PriceBook | None
     assert (result.spend.cost, spend_of(log).total.unpriced) == (None, 1)
 
 
-@pytest.mark.parametrize(("asked", "model"), [(None, "own"), ("other", "other")])
+@pytest.mark.parametrize(("requested", "model"), [(None, "own"), ("other", "other")])
 async def test_without_a_model_in_the_reply_the_requested_one_is_priced(
-    asked: str | None, model: str
+    requested: str | None, model: str
 ) -> None:
     class Nameless(ScriptedClient):
         async def complete(self, *arguments: Any, **options: Any) -> Reply:
@@ -111,14 +111,14 @@ async def test_without_a_model_in_the_reply_the_requested_one_is_priced(
             return Reply(reply.parts, usage=reply.usage)
 
     prices = Prices()
-    await run_with(Nameless(["hi"], model="own"), prices, agent=React(model=asked))
+    await run_with(Nameless(["hi"], model="own"), prices, agent=React(model=requested))
 
-    assert [(provider, priced) for provider, priced, *_ in prices.asked] == [(None, model)]
+    assert [(provider, priced) for provider, priced, *_ in prices.queries] == [(None, model)]
 
 
 async def test_a_budget_of_costs_holds_with_prices() -> None:
     ask = Reply((ToolCall("c", "missing"),), usage=USED, stop="tool_calls")
-    client = ScriptedClient([ask, ask, "never asked for"])
+    client = ScriptedClient([ask, ask, "never requested"])
 
     result, _ = await run_with(client, Prices(), budget=Budget(cost=0.3))
 
@@ -140,9 +140,9 @@ async def test_a_cost_ceiling_without_prices_warns_once_per_handler(
             started.append(run_.id)
         _, warned, _ = started
 
-    (told,) = [line for line in caplog.messages if "cost" in line]
-    assert repr(warned) in told
-    assert "the call counts as nothing: give the LLMHandler prices=" in told
+    (warning,) = [line for line in caplog.messages if "cost" in line]
+    assert repr(warned) in warning
+    assert "the call counts as nothing: give the LLMHandler prices=" in warning
 
 
 async def test_a_cost_ceiling_with_known_costs_does_not_warn(

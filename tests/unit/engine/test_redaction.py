@@ -47,7 +47,7 @@ class Folded(React):
 
 @tool(effects="none")
 def look_up(who: str, details: dict[str, Any]) -> str:
-    """Look somebody up."""
+    """Look a person up."""
     return f"{who} {sorted(details)}: {ALL}"
 
 
@@ -180,8 +180,8 @@ class Stopped(Exception):
 
 async def test_a_resumed_run_sends_the_same_bytes_as_the_one_that_was_never_interrupted() -> None:
     def steps() -> list[Any]:
-        asked = Reply((ToolCall("c1", "look_up", {"who": ALL, "details": {}}),))
-        return [asked, f"done {ALL}"]
+        reply = Reply((ToolCall("c1", "look_up", {"who": ALL, "details": {}}),))
+        return [reply, f"done {ALL}"]
 
     async def interrupted(path: MemoryEventStore) -> list[Any]:
         first, second = steps()
@@ -282,8 +282,8 @@ async def test_without_a_redactor_all_content_is_stored() -> None:
 
 async def test_sessions_and_children_store_no_secret() -> None:
     store = MemoryEventStore()
-    asked = Reply((ToolCall("c", "helper", {"task": f"write to {ALL}"}),))
-    client = ScriptedClient([asked, f"helped {ALL}", f"done {ALL}", f"again {ALL}"])
+    reply = Reply((ToolCall("c", "helper", {"task": f"write to {ALL}"}),))
+    client = ScriptedClient([reply, f"helped {ALL}", f"done {ALL}", f"again {ALL}"])
     helper = AgentTool(name="helper", description="helps", algorithm="react")
     handlers = [LLMHandler(client), ChildHandler([helper])]
 
@@ -318,10 +318,10 @@ def test_a_provider_handle_is_dropped_when_its_conversation_was_redacted() -> No
     kept = {"reply": {"parts": parts, "state": state}}
 
     assert done(k.LLM_COMPLETED, kept) == kept
-    told = done(
+    redacted = done(
         k.LLM_COMPLETED, {"reply": {"parts": [{"type": "text", "text": MAIL}], "state": state}}
     )
-    assert set(told["reply"]) == {"parts"}
+    assert set(redacted["reply"]) == {"parts"}
     assert redaction(None)(k.LLM_COMPLETED, kept) is kept
 
 

@@ -19,7 +19,7 @@ from lib.testing.agents import kinds, make_engine
 from lib.tools import Tool, tool
 from lib.tools.definition import Effects, RepeatAfterUnknown
 
-from .run_kit import reached, told
+from .run_kit import join_results, reached
 
 KEYED = PatternRedactor(key=b"32 secret bytes, kept like others")
 
@@ -58,7 +58,7 @@ async def waits(pay: Tool, *steps: Any, **more: Any) -> list[PendingApproval]:
     store = MemoryEventStore()
 
     async def main() -> list[PendingApproval]:
-        async with await interrupted(store, [*steps, told], pay, **more) as engine:
+        async with await interrupted(store, [*steps, join_results], pay, **more) as engine:
             started = await engine.start("go", idempotency_key="k")
             await engine.wait_while_driven(started.id)
             return await started.pending()
@@ -69,7 +69,7 @@ async def waits(pay: Tool, *steps: Any, **more: Any) -> list[PendingApproval]:
 async def test_the_same_call_after_an_unknown_outcome_waits_with_a_reason() -> None:
     pay, made = payment()
     store = MemoryEventStore()
-    steps = [call(1, amount=5), call(2, amount=5), told]
+    steps = [call(1, amount=5), call(2, amount=5), join_results]
 
     async with await interrupted(store, steps, pay) as engine:
         started = await engine.start("go", idempotency_key="k")
@@ -89,8 +89,8 @@ async def test_the_same_call_after_an_unknown_outcome_waits_with_a_reason() -> N
         assert report.faults == []
 
     assert (result.outcome, made) == ("COMPLETED", [5, 5])
-    asked = next(event.data for event in log if event.kind == k.APPROVAL_REQUESTED)
-    assert asked["repeats"] == "tool/1/c1"
+    requested = next(event.data for event in log if event.kind == k.APPROVAL_REQUESTED)
+    assert requested["repeats"] == "tool/1/c1"
     spans = [span for span in spans_from_events(log) if span.name == "approval pay"]
     assert [span.attributes["lib.approval.repeats"] for span in spans] == ["tool/1/c1"]
 
@@ -100,7 +100,7 @@ async def test_a_person_who_denies_the_repetition_ends_it() -> None:
     store = MemoryEventStore()
 
     async def main() -> str:
-        steps = [call(1, amount=5), call(2, amount=5), told]
+        steps = [call(1, amount=5), call(2, amount=5), join_results]
         async with await interrupted(store, steps, pay) as engine:
             started = await engine.start("go", idempotency_key="k")
             await engine.wait_while_driven(started.id)
@@ -148,7 +148,7 @@ async def test_a_third_call_waits_after_two_unknown_outcomes() -> None:
         await asyncio.Event().wait()
         return str(amount)
 
-    steps = [*[call(n, amount=5) for n in (1, 2, 3)], told]
+    steps = [*[call(n, amount=5) for n in (1, 2, 3)], join_results]
 
     async def main() -> list[str]:
         async with make_engine(ScriptedClient(steps), pay) as engine:
@@ -189,7 +189,7 @@ async def test_unknown_outcomes_of_another_run_do_not_count() -> None:
     store = MemoryEventStore()
 
     async def main() -> str:
-        async with await interrupted(store, [call(1, amount=5), told], pay) as engine:
+        async with await interrupted(store, [call(1, amount=5), join_results], pay) as engine:
             await (await engine.start("go", idempotency_key="k")).result()
             return (await (await engine.start("go")).result()).output
 

@@ -1,4 +1,4 @@
-"""The model that is asked stands in the log before it answers, so that failures name it, too."""
+"""The requested model is in the log before it answers, so that failures name it, too."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,17 +21,19 @@ def fails(_messages: Sequence[Message]) -> Reply:
 
 
 @pytest.mark.parametrize(
-    ("agent", "asked"), [(React(), "small"), (React(model="large"), "large")], ids=["own", "named"]
+    ("agent", "requested"),
+    [(React(), "small"), (React(model="large"), "large")],
+    ids=["own", "named"],
 )
-async def test_a_failed_call_names_the_requested_model(agent: React, asked: str) -> None:
+async def test_a_failed_call_names_the_requested_model(agent: React, requested: str) -> None:
     result, log = await play(FunctionClient(fails, model="small"), agent=agent)
 
     assert result.outcome == "FAILED"
     [request] = [event for event in log if event.kind == k.LLM_REQUESTED]
-    assert request.data["model"] == asked
-    assert spend_of(log).models == {asked: ModelSpend(failed=1)}
+    assert request.data["model"] == requested
+    assert spend_of(log).models == {requested: ModelSpend(failed=1)}
     [span] = [span for span in spans_from_events(log) if span.kind == "llm"]
-    assert (span.name, span.attributes["gen_ai.request.model"]) == (f"chat {asked}", asked)
+    assert (span.name, span.attributes["gen_ai.request.model"]) == (f"chat {requested}", requested)
 
 
 async def test_a_client_without_a_model_name_is_called() -> None:

@@ -41,7 +41,7 @@ async def test_a_closed_session_answers_its_pending_turns_and_accepts_no_more() 
 
 async def test_a_turn_that_loses_the_race_against_a_close_raises() -> None:
     class Late(MemoryEventStore):
-        """Lets somebody close the session just before a turn comes."""
+        """Closes the session just before a turn comes."""
 
         async def append(
             self, run_id: str, events: Sequence[NewEvent], *, expected: int | None
@@ -72,7 +72,7 @@ async def test_a_cancelled_session_cancels_its_turn_and_fails_the_waiting_ones()
     store, gate = MemoryEventStore(), Gate()
     async with in_session(store, gate.answer) as (_, session):
         first, second = await session.send("a"), await session.send("b")
-        await gate.asked.wait()
+        await gate.called.wait()
         assert await session.cancel("enough") is True
         assert await outcome(first) == "CANCELLED"
         with pytest.raises(SessionClosed) as caught:
@@ -114,7 +114,7 @@ async def test_a_queued_turn_can_be_cancelled() -> None:
     store, gate = MemoryEventStore(), Gate()
     async with in_session(store, gate.answer) as (engine, session):
         turns = [await session.send(word) for word in ("a", "b", "c")]
-        await gate.asked.wait()
+        await gate.called.wait()
         assert await turns[1].cancel("not that") is True
         result = await turns[1].result()
         assert (result.outcome, result.reason) == ("CANCELLED", "not that")
@@ -134,7 +134,7 @@ async def test_a_turn_that_begins_during_its_cancellation_is_cancelled() -> None
         stale = Turn(engine, session.id, turn.id, after=1)
         # The handle looks before the turn begins, and cancels when it has begun.
         await stale.refresh()
-        await gate.asked.wait()
+        await gate.called.wait()
         assert await stale.cancel() is True
         assert await outcome(turn) == "CANCELLED"
 
@@ -168,7 +168,7 @@ async def test_cancelling_a_begun_turn_leaves_its_session_unchanged() -> None:
     gate = Gate()
     async with in_session(answer=gate.answer) as (engine, session):
         turn = await session.send("a", stream=False)
-        await gate.asked.wait()
+        await gate.called.wait()
         await engine.signal(session.id, k.CANCEL_REQUESTED, {"key": turn.id})
         gate.open.set()
         assert [event.kind async for event in turn.events()][-1] == k.RUN_COMPLETED
@@ -201,7 +201,7 @@ async def test_waiting_on_an_erased_session_raises() -> None:
     async with in_session(store, gate.answer) as (_, session):
         turn = await session.send("a")
         other = await session.send("b")
-        await gate.asked.wait()
+        await gate.called.wait()
         await store.erase(turn.run_id)
         await store.erase(session.id)
         gate.open.set()

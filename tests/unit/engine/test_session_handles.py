@@ -55,7 +55,7 @@ async def test_a_discarded_handle_keeps_no_deltas() -> None:
     gate = Gate()
     async with in_session(answer=gate.answer) as (engine, session):
         turn = await session.send("one")
-        await gate.asked.wait()
+        await gate.called.wait()
         assert engine.hub.publisher(turn.run_id) is not None
         run_id = turn.run_id
         del turn
@@ -87,7 +87,7 @@ async def test_a_session_goes_on_in_another_process_between_turns_and_inside_the
     async with talk(store, gate.answer) as engine:
         turn = await engine.session(session.id).send("two")
         waiting = asyncio.create_task(turn.result())
-        await gate.asked.wait()
+        await gate.called.wait()
     with pytest.raises(RunAbandoned):
         await waiting
     async with talk(store) as engine:

@@ -11,7 +11,7 @@ from lib.events import kinds as k
 from lib.events.verify import verify_store
 from lib.observe import spans_from_events
 
-from .run_kit import told
+from .run_kit import join_results
 from .test_repeats import call, interrupted, payment
 
 
@@ -21,7 +21,7 @@ async def settled(
     """Interrupt a payment, let the model repeat it, settle it, and return how the run ends."""
     pay, made = payment()
     store = MemoryEventStore()
-    steps = [call(1, amount=5), call(2, amount=5), told]
+    steps = [call(1, amount=5), call(2, amount=5), join_results]
 
     async with await interrupted(store, steps, pay) as engine:
         started = await engine.start("go", idempotency_key="k")
@@ -73,7 +73,7 @@ async def test_a_call_that_did_not_happen_is_made_without_another_question() -> 
 async def test_a_settlement_answers_one_call_and_a_third_call_is_made() -> None:
     pay, made = payment()
     store = MemoryEventStore()
-    steps = [call(1, amount=5), call(2, amount=5), call(3, amount=5), told]
+    steps = [call(1, amount=5), call(2, amount=5), call(3, amount=5), join_results]
 
     async with await interrupted(store, steps, pay) as engine:
         started = await engine.start("go", idempotency_key="k")
@@ -89,7 +89,7 @@ async def test_a_settlement_answers_one_call_and_a_third_call_is_made() -> None:
 async def test_the_first_of_two_concurrent_settlements_wins(*, second: bool) -> None:
     pay, made = payment()
     store = MemoryEventStore()
-    steps = [call(1, amount=5), call(2, amount=5), told]
+    steps = [call(1, amount=5), call(2, amount=5), join_results]
 
     async with await interrupted(store, steps, pay) as engine:
         started = await engine.start("go", idempotency_key="k")

@@ -109,14 +109,14 @@ async def test_a_kept_state_is_not_used_for_a_log_that_has_been_replaced() -> No
     for late, cut in ((timedelta(), 0), (timedelta(seconds=1), 0), (timedelta(), 2)):
         store = Watched()
         await store.setup()
-        told = log[: len(log) - cut]
-        copies = [NewEvent(each.kind, each.data, each.at + late) for each in told]
+        visible = log[: len(log) - cut]
+        copies = [NewEvent(each.kind, each.data, each.at + late) for each in visible]
         await store.append(session_id, copies, expected=0)
         kept = states(store)
         kept.keep(LOOP, whole)
         found = await kept.read(session_id, LOOP)
         assert found is not None
-        assert found[0].head == len(told)
+        assert found[0].head == len(visible)
         used.append(store.lengths)
     same, later, shorter = used
 
@@ -132,9 +132,9 @@ async def test_newer_requests_are_found_as_they_were_decided() -> None:
     kept = states(store)
     kept.keep(LOOP, rehydrate(LOOP, log)[0])
     at, head = log[-1].at, log[-1].seq
-    asked = {"signal_id": "new", "input": [{"role": "user", "content": "?"}]}
+    requested = {"signal_id": "new", "input": [{"role": "user", "content": "?"}]}
     begun = {"key": "new", "run_id": "r", "algorithm": "react", "upto": head + 1}
-    new = [NewEvent(k.TURN_REQUESTED, asked, at), NewEvent(k.TURN_STARTED, begun, at)]
+    new = [NewEvent(k.TURN_REQUESTED, requested, at), NewEvent(k.TURN_STARTED, begun, at)]
     await store.append(session_id, new, expected=head)
     found = await kept.read(session_id, LOOP)
     assert found is not None

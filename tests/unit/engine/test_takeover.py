@@ -21,7 +21,7 @@ from lib.testing.event_store.kit import begin
 from lib.tools import Tool, tool
 from lib.tools.definition import Effects
 
-from .run_kit import NEVER_ANSWERS, NoteBefore, ask, new, reached, told
+from .run_kit import NEVER_ANSWERS, NoteBefore, ask, join_results, new, reached
 
 
 def hanging(effects: Effects) -> tuple[Tool, list[str]]:
@@ -66,7 +66,7 @@ async def test_the_effect_class_decides_if_an_interrupted_call_is_repeated_or_un
     store = MemoryEventStore()
 
     run_id = await interrupt(store, act)
-    async with make_engine(ScriptedClient([told]), act, store=store) as engine:
+    async with make_engine(ScriptedClient([join_results]), act, store=store) as engine:
         (taken,) = await engine.recover()
         assert taken.id == run_id
         result, log = await taken.result(), await engine.store.read(run_id)
@@ -110,7 +110,7 @@ async def test_a_living_owner_keeps_its_run_and_a_dead_one_loses_it() -> None:
     async with make_engine(ScriptedClient([ask("act")]), act, **options) as first:
         started = await first.start("go")
         await reached(started, k.TOOL_REQUESTED)
-        second = make_engine(ScriptedClient([told]), act, **options)
+        second = make_engine(ScriptedClient([join_results]), act, **options)
         async with second:
             assert await second.resume(started.id) is False
             assert await second.recover() == []
@@ -185,7 +185,7 @@ async def test_a_takeover_appends_after_concurrent_signals() -> None:
 
     async def main() -> Sequence[str]:
         run_id = await interrupt(store, act)
-        async with make_engine(ScriptedClient([told]), act, store=store) as engine:
+        async with make_engine(ScriptedClient([join_results]), act, store=store) as engine:
             await engine.run(run_id).result()
             return kinds(await store.read(run_id))
 
@@ -212,7 +212,7 @@ async def test_a_request_that_the_algorithm_no_longer_makes_is_settled_as_unknow
 
     run_id = await interrupt(store, act)
     old = await altered(store, run_id, k.TOOL_REQUESTED, key="tool/of another release")
-    async with make_engine(ScriptedClient([told]), act, store=old) as engine:
+    async with make_engine(ScriptedClient([join_results]), act, store=old) as engine:
         await engine.run(run_id).result()
         log = await old.read(run_id)
 

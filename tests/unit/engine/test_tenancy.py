@@ -69,13 +69,13 @@ async def test_a_run_of_another_tenant_is_missing(call: Callable[[Run], Awaitabl
         foreign = await made.start("refund", tenant="globex")
         await _asked(foreign)
         before = await foreign.info()
-        told: list[str] = []
+        messages: list[str] = []
         for run_id in (foreign.id, "missing"):
             with pytest.raises(RunNotFound) as caught:
                 await call(made.run(run_id, tenant="acme"))
-            told.append(str(caught.value).replace(run_id, "…"))
+            messages.append(str(caught.value).replace(run_id, "…"))
 
-        assert told[0] == told[1]
+        assert messages[0] == messages[1]
         assert (await foreign.info()).head == before.head
         assert [p async for p in made.run(foreign.id, tenant="acme").deltas()] == []
 
@@ -86,13 +86,13 @@ async def test_a_session_of_another_tenant_is_missing(
 ) -> None:
     async with engine() as made:
         foreign = await made.start_session(tenant="globex")
-        told: list[str] = []
+        messages: list[str] = []
         for session_id in (foreign.id, "missing"):
             with pytest.raises(RunNotFound) as caught:
                 await call(made.session(session_id, tenant="acme"))
-            told.append(str(caught.value).replace(session_id, "…"))
+            messages.append(str(caught.value).replace(session_id, "…"))
 
-        assert told[0] == told[1]
+        assert messages[0] == messages[1]
         assert len(await made.store.read(foreign.id)) == 1
 
 

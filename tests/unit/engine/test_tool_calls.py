@@ -18,9 +18,9 @@ from lib.tools.definition import Effects
 
 async def call(*tools: Tool, arguments: dict[str, Any] | None = None) -> dict[str, Any]:
     """Return the payload of the result of calling the first tool."""
-    asked = Reply((ToolCall("c1", tools[0].name, arguments or {}),), stop="tool_calls")
+    reply = Reply((ToolCall("c1", tools[0].name, arguments or {}),), stop="tool_calls")
     handlers = [
-        LLMHandler(ScriptedClient([asked, "done"])),
+        LLMHandler(ScriptedClient([reply, "done"])),
         ToolHandler(ToolRegistry(tools), boundary=lambda: "b7"),
     ]
 

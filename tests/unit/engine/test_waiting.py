@@ -22,7 +22,7 @@ from lib.testing.agents import make_engine
 from lib.tools import tool
 
 from .run_kit import NEVER_ANSWERS, Kept, ask, reached
-from .run_kit import told as answers
+from .run_kit import join_results as answers
 from .worker_kit import until
 
 

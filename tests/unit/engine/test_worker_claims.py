@@ -1,4 +1,4 @@
-"""Workers claim what nobody drives, not more than they may, and ask no more than they need."""
+"""Workers claim runs without an owner, up to their limit, and poll no more than they need."""
 
 import asyncio
 from typing import Any

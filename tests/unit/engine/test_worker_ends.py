@@ -85,7 +85,7 @@ async def test_a_run_that_is_claimed_when_its_worker_is_to_end_is_interrupted_to
         worker = Worker(engine, drain_s=0.01)
         async with working(worker) as task:
             store.gate.clear()
-            await until(lambda: worker.under_way and store.asked)
+            await until(lambda: worker.under_way and store.delayed_reads)
             if how == "stop":
                 worker.stop()
             else:
@@ -107,7 +107,7 @@ async def test_a_worker_that_is_cancelled_between_a_claim_and_its_driver_loses_n
         worker = Worker(engine)
         task = asyncio.create_task(worker.run())
         store.gate.clear()
-        await until(lambda: store.asked)
+        await until(lambda: store.delayed_reads)
         task.cancel()
         await asyncio.wait([task])
         store.gate.set()

@@ -61,7 +61,7 @@ async def test_a_claimed_run_that_cannot_be_begun_is_released_if_the_store_answe
         (begun,) = await start(starter, 1)
         async with working(Worker(engine, poll_s=0.01, report=said.append)):
             store.gate.clear()
-            await until(lambda: store.asked)
+            await until(lambda: store.delayed_reads)
             store.failing_runs, store.failing_releases = 1, failing != "run"
             store.gate.set()
             await until(lambda: any("StoreError" in line for line in said))

@@ -23,13 +23,13 @@ def answer(messages: Sequence[Message]) -> Reply | str:
     return Reply((ToolCall("c", "pay"),)) if messages[-1].text == "pay" else "done"
 
 
-async def asked(turn: Turn) -> str:
-    """Wait until a person is asked about a call, and return its key."""
+async def approval_key(turn: Turn) -> str:
+    """Wait for the request of an approval, and return its key."""
     async with aclosing(turn.events()) as events:
         async for event in events:
             if event.kind == k.APPROVAL_REQUESTED:
                 return event.data["key"]
-    raise AssertionError("nobody was asked")
+    raise AssertionError("no approval was requested")
 
 
 class Looked(MemoryEventStore):
@@ -80,7 +80,7 @@ async def test_sessions_whose_turns_wait_for_approval_take_no_slot() -> None:
         other = await starter.start("hello")
         assert (await other.result()).output == "done"
         for turn in turns:
-            await turn.run.approve(await asked(turn))
+            await turn.run.approve(await approval_key(turn))
             assert (await turn.result()).output == "done"
 
 
@@ -92,7 +92,7 @@ async def test_waiting_runs_do_not_read_at_each_commit_of_another_process() -> N
     ):
         turns = [await (await engine.start_session()).send("pay") for _ in range(10)]
         for turn in turns:
-            await asked(turn)
+            await approval_key(turn)
         before = -1
         while store.looks != before:  # until all of them rest
             before = store.looks
@@ -103,5 +103,5 @@ async def test_waiting_runs_do_not_read_at_each_commit_of_another_process() -> N
             await asyncio.sleep(0.001)  # noqa: TID251 - lets them look
         assert store.looks - before <= 10 * 2 * 3
         for turn in turns:
-            await turn.run.approve(await asked(turn))
+            await turn.run.approve(await approval_key(turn))
             assert (await turn.result()).output == "done"

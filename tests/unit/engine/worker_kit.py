@@ -14,7 +14,7 @@ from lib.tools import tool
 
 
 class Counting(MemoryEventStore):
-    """Counts claims, and fails for as long as it is told to."""
+    """Counts claims, and fails as often as `failing` says."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,13 +94,13 @@ async def start(engine: Engine, count: int) -> list[Run]:
 
 
 class Waiting(Counting):
-    """Keeps whoever asks for one run waiting, or fails, and counts what is written."""
+    """Delays or fails reads of one run, and counts them, releases and leases."""
 
     def __init__(self) -> None:
         super().__init__()
         self.gate = asyncio.Event()
         self.gate.set()
-        self.asked = self.failing_runs = self.releases = self.leased = 0
+        self.delayed_reads = self.failing_runs = self.releases = self.leased = 0
         self.failing_releases = False
         self.claim_takes_s = 0.0
 
@@ -111,7 +111,7 @@ class Waiting(Counting):
         return leases
 
     async def run(self, run_id: str) -> RunInfo | None:
-        self.asked += not self.gate.is_set()
+        self.delayed_reads += not self.gate.is_set()
         await self.gate.wait()
         if self.failing_runs:
             self.failing_runs -= 1

@@ -50,17 +50,17 @@ def test_the_remaining_budget_excludes_spend_and_grants() -> None:
     assert left == Budget(
         tokens=70, cost=1.5, llm_calls=8, tool_calls=3, seconds=60, depth=MAX_DEPTH
     )
-    asked = LLMRequest(key="llm/1", messages=History())
-    assert remaining_after(state(Budget(llm_calls=1)), [asked]).llm_calls == 0
+    requested = LLMRequest(key="llm/1", messages=History())
+    assert remaining_after(state(Budget(llm_calls=1)), [requested]).llm_calls == 0
     assert remaining_after(state(Budget(depth=2)), []) == Budget(depth=2)
 
 
 def test_the_remaining_budget_is_never_negative() -> None:
     reply = reply_to_json(Reply((), Usage(input_tokens=90, output_tokens=30)))
-    asked = (k.LLM_REQUESTED, {"key": "llm/1", "upto": 1, "digest": "d"})
+    requested = (k.LLM_REQUESTED, {"key": "llm/1", "upto": 1, "digest": "d"})
     answered = (k.LLM_COMPLETED, {"key": "llm/1", "reply": reply})
 
-    left = remaining_after(state(Budget(tokens=100, tool_calls=1), asked, answered), CALLS)
+    left = remaining_after(state(Budget(tokens=100, tool_calls=1), requested, answered), CALLS)
 
     assert (left.tokens, left.tool_calls) == (0, 0)
 

@@ -13,7 +13,7 @@ LOOK: Entry = (0, k.TOOL_REQUESTED, {"key": "t", "call_id": "t", "name": "look",
 LOOKED = (k.TOOL_COMPLETED, {"key": "t", "call_id": "t", "output": ""})
 
 
-def asked(name: str) -> Entry:
+def requested(name: str) -> Entry:
     return (0, k.CHILD_REQUESTED, {"key": name, "call_id": name, "run_id": name})
 
 
@@ -28,15 +28,15 @@ def seconds(*log: Entry) -> float:
 
 
 def test_time_in_which_a_child_waited_for_approval_does_not_count_for_its_parent() -> None:
-    assert seconds(asked("a"), ended(3600, "a", 2)) == 2
+    assert seconds(requested("a"), ended(3600, "a", 2)) == 2
 
 
 def test_parallel_children_count_no_more_time_than_has_passed() -> None:
-    assert seconds(asked("a"), asked("b"), ended(4, "a", 4), ended(5, "b", 5)) == 5
+    assert seconds(requested("a"), requested("b"), ended(4, "a", 4), ended(5, "b", 5)) == 5
 
 
 def test_time_counts_in_full_while_the_run_has_calls_of_its_own() -> None:
-    assert seconds(asked("a"), LOOK, (6, *LOOKED), ended(10, "a", 1)) == 7
+    assert seconds(requested("a"), LOOK, (6, *LOOKED), ended(10, "a", 1)) == 7
 
 
 def test_a_run_delegates_if_all_of_its_open_requests_are_child_runs() -> None:
@@ -44,5 +44,5 @@ def test_a_run_delegates_if_all_of_its_open_requests_are_child_runs() -> None:
         return fold(React(), make_log(STARTED, *log)).delegates
 
     assert not delegates()  # it waits for nothing
-    assert delegates(asked("a"))
-    assert not delegates(asked("a"), LOOK)
+    assert delegates(requested("a"))
+    assert not delegates(requested("a"), LOOK)

@@ -18,7 +18,10 @@ def log(*events: tuple[str, dict[str, Any]]) -> list[Event]:
     config = {"algorithm": "react", "turn_budget": {"tokens": 5}}
     data: dict[str, Any] = {"algorithm": "session", "input": [], "config": config}
     start = (k.RUN_STARTED, data)
-    return [Event("s", seq, kind, told, AT) for seq, (kind, told) in enumerate([start, *events], 1)]
+    return [
+        Event("s", seq, kind, payload, AT)
+        for seq, (kind, payload) in enumerate([start, *events], 1)
+    ]
 
 
 def said(key: str) -> tuple[str, dict[str, Any]]:
