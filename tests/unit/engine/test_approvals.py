@@ -194,7 +194,7 @@ async def test_open_approvals_are_listed_across_all_runs_of_a_store() -> None:
         ]
         assert await listed() == calls
         assert await listed("acme") == calls[:2]
-        assert await listed("other") == []
+        assert await listed("without-runs") == []
         await second.approve("tool/1/c1")
         await second.result()
         assert await listed() == [calls[0], calls[2]]

@@ -103,5 +103,5 @@ async def test_vectors_are_sent_with_the_fewest_digits_that_tell_them_apart() ->
 
 
 def test_only_a_filter_can_be_translated() -> None:
-    with pytest.raises(TypeError, match="not a filter"):
+    with pytest.raises(TypeError, match="expected a filter that Pinecone supports, got Filter"):
         condition(Filter())
