@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from lib.errors.base import install_command
+from lib.errors import install_command
 
 _HOST: Final = "127.0.0.1"
 _START_S: Final = 240.0

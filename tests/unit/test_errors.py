@@ -5,8 +5,7 @@ import tomllib
 from pathlib import Path
 
 import lib.errors
-from lib.errors import LibError, MissingDriver
-from lib.errors.base import install_command
+from lib.errors import LibError, MissingDriver, install_command
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 

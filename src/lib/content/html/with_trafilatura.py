@@ -10,8 +10,7 @@ from typing import Final
 
 from lib.content.html.blocks import Block, Blocks
 from lib.content.html.page import Choice
-from lib.errors import ToolError
-from lib.errors.base import install_command
+from lib.errors import ToolError, install_command
 
 _words: Final = re.compile(r"\w+").findall
 _targets: Final = re.compile(r"\]\(https?://[^()\s]*\)").sub

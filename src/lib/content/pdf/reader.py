@@ -14,8 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from lib.errors import ToolError
-from lib.errors.base import install_command
+from lib.errors import ToolError, install_command
 
 MAX_PAGES: Final = 200
 TIMEOUT_S: Final = 8.0
