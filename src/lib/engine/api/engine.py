@@ -43,8 +43,7 @@ from lib.engine.handlers.registry import (
 from lib.engine.logs import best_effort_after_commit
 from lib.engine.runtime.caches import ConversationCache, StateCache
 from lib.engine.runtime.hosting import Hosting
-from lib.engine.runtime.live import DeltaHub
-from lib.engine.runtime.services import Services, TenantEngine
+from lib.engine.runtime.services import DeltaHub, Services, TenantEngine
 from lib.errors import RunNotFound
 from lib.evals import Score, ScoreSource, as_score, score_event
 from lib.events import BlobStore, Event, EventStore, NewEvent, RunQuery

@@ -1,10 +1,12 @@
-"""Budgets and spend of runs, folded from their results."""
+"""Budgets and spend of runs, and the part of its budget that a run grants to each child run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, NamedTuple
+
+from lib.events import kinds as k
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,3 +129,65 @@ def exhausted(budget: Budget, spend: Spend, *, llm_calls: int, tool_calls: int) 
         if value + more > ceiling or (not counted_in_calls and value >= ceiling):
             return name
     return None
+
+
+MAX_DEPTH: Final = 8
+"""How many levels of runs may hang below a root whose budget names no depth."""
+
+DEPTH_LIMITED: Final = Budget(depth=MAX_DEPTH)
+_SHARED: Final = ("tokens", "cost", "llm_calls", "tool_calls")
+
+
+def remaining(budget: Budget, spend: Spend) -> Budget:
+    """Return what is left of a budget; None is unlimited, but `depth` always has a limit."""
+    left: dict[str, Any] = {
+        name: _less(getattr(budget, name), getattr(spend, name) or 0) for name in Spend._fields
+    }
+    return Budget(**left, depth=MAX_DEPTH if budget.depth is None else budget.depth)
+
+
+def grant(left: Budget, ceiling: Budget | None, *, sharers: int) -> Budget:
+    """Return the budget of a run that is about to be started.
+
+    Nothing is granted twice: of tokens, cost and calls it gets an even share of what is left, or
+    its own ceiling if that is lower. Seconds pass for all at once, so each may use what is left.
+
+    Args:
+        left: what the run that starts it may still spend.
+        ceiling: what it needs at most, None for no limit of its own.
+        sharers: how many runs what is left has to do for, this one included.
+
+    Raises:
+        ValueError: no depth is left.
+    """
+    own = ceiling or Budget()
+    if not left.depth:
+        raise ValueError("no depth is left for a run below this one")
+    shares: dict[str, Any] = {
+        name: _least(getattr(own, name), _share(getattr(left, name), sharers)) for name in _SHARED
+    }
+    seconds, depth = _least(own.seconds, left.seconds), _least(own.depth, left.depth - 1)
+    return Budget(**shares, seconds=seconds, depth=depth)
+
+
+def remaining_beside(left: Budget, kind: str, data: Mapping[str, Any]) -> Budget:
+    """Return what is left beside what an event that is about to be appended grants."""
+    if kind not in k.SPAWNS_RUN:
+        return left
+    granted = Budget.from_json(data.get("budget", {}))
+    rest = {name: _less(getattr(left, name), getattr(granted, name) or 0) for name in _SHARED}
+    return replace(left, **rest)
+
+
+def _less(ceiling: float | None, used: float) -> float | None:
+    return None if ceiling is None else max(ceiling - used, type(ceiling)(0))
+
+
+def _share(left: float | None, sharers: int) -> float | None:
+    if left is None:
+        return None
+    return left // sharers if isinstance(left, int) else left / sharers
+
+
+def _least(*ceilings: float | None) -> Any:
+    return min((each for each in ceilings if each is not None), default=None)

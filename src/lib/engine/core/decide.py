@@ -19,7 +19,14 @@ from lib.engine.core.algorithm import (
     TurnRequest,
     Wait,
 )
-from lib.engine.core.budget import exhausted
+from lib.engine.core.budget import (
+    DEPTH_LIMITED,
+    UNLIMITED,
+    Budget,
+    Spend,
+    exhausted,
+    remaining,
+)
 from lib.engine.core.settle import (
     NOT_CALLED,
     OUTCOME_UNKNOWN,
@@ -222,3 +229,17 @@ def is_run_error(error: BaseException) -> bool:
     Another engine, or this one later, may do better where a store failed or something is not here.
     """
     return isinstance(error, Exception) and not isinstance(error, _OURS)
+
+
+def remaining_after(state: RunState[Any], requests: Sequence[Request]) -> Budget:
+    """Return what a run may still spend or grant once it has made these requests.
+
+    What it has granted to runs that are still open is not there any more.
+    """
+    if state.budget == UNLIMITED:
+        return DEPTH_LIMITED
+    calls = Spend(
+        llm_calls=sum(isinstance(each, LLMRequest) for each in requests),
+        tool_calls=sum(isinstance(each, ToolRequest) for each in requests),
+    )
+    return remaining(state.budget, state.spend.including(state.granted).including(calls))

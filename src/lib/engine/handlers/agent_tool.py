@@ -12,8 +12,7 @@ from typing_extensions import TypeVar
 from lib._util.json import copied, digest
 from lib.engine.arguments import as_list, require_attribute
 from lib.engine.core.algorithm import Algorithm, ToolRequest
-from lib.engine.core.budget import Budget
-from lib.engine.core.grants import grant
+from lib.engine.core.budget import Budget, grant
 from lib.engine.core.result import Result
 from lib.engine.core.session import SESSION
 from lib.engine.core.settle import PendingEvent, tool_requested

@@ -9,7 +9,8 @@ from typing import Any, Final, cast
 
 from lib.engine.arguments import as_list, require_attribute, type_label
 from lib.engine.core.algorithm import Algorithm, Request, ToolRequest
-from lib.engine.core.grants import remaining_after, remaining_beside
+from lib.engine.core.budget import remaining_beside
+from lib.engine.core.decide import remaining_after
 from lib.engine.core.session import SESSION, SessionLoop
 from lib.engine.core.settle import PendingEvent, calls_not_made, reason_of
 from lib.engine.core.state import RunState, call_digest

@@ -7,8 +7,7 @@ from typing import Any
 
 from lib._util.json import digest
 from lib.engine.core.algorithm import TurnRequest
-from lib.engine.core.budget import Budget
-from lib.engine.core.grants import grant
+from lib.engine.core.budget import Budget, grant
 from lib.engine.core.settle import PendingEvent
 from lib.engine.handlers.base import Admission, Call
 from lib.events import Event

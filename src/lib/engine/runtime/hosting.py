@@ -15,8 +15,7 @@ from lib.engine.core.state import RunState
 from lib.engine.handlers.registry import AlgorithmRegistry
 from lib.engine.logs import log_store_errors
 from lib.engine.runtime.driver import Driver
-from lib.engine.runtime.live import DeltaHub
-from lib.engine.runtime.services import Services
+from lib.engine.runtime.services import DeltaHub, Services
 from lib.errors import MissingHandler, RunAbandoned, StoreClosed, UnknownAlgorithm
 from lib.events import Event, Lease
 

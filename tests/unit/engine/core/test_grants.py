@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from lib.algorithms import React
 from lib.engine import Budget, LLMRequest, Spend, ToolRequest
+from lib.engine.core.budget import MAX_DEPTH, grant, remaining_beside
 from lib.engine.core.conversation import History
-from lib.engine.core.grants import MAX_DEPTH, grant, remaining_after, remaining_beside
+from lib.engine.core.decide import remaining_after
 from lib.engine.core.state import RunState, begin, fold
 from lib.events import Event
 from lib.events import kinds as k
