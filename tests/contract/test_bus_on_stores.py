@@ -13,7 +13,7 @@ import pytest
 from lib._util.clock import SYSTEM_CLOCK
 from lib.events import Event, EventStore
 from lib.events.bus import Bus
-from lib.events.bus.progress import Progress
+from lib.events.bus.claim import Progress
 from lib.events.runs import partition_of
 from lib.testing.event_store import StoreKind
 from lib.testing.event_store.kit import begin, note

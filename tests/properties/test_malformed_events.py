@@ -17,8 +17,8 @@ from lib.errors import InvalidEvent
 from lib.events import Event, MemoryEventStore, NewEvent
 from lib.events import kinds as k
 from lib.events.payloads import fits
-from lib.events.rules import log_faults
 from lib.events.runs import fold as project
+from lib.events.verify import log_faults
 from lib.observe import spans_from_events
 from lib.testing.event_store.kit import AT
 

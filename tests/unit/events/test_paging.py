@@ -8,9 +8,8 @@ import pytest
 from lib.errors import RunNotFound
 from lib.events import Event, MemoryEventStore, RunInfo, RunQuery
 from lib.events.paging import each_run, log_pages
-from lib.events.rules import Fault
 from lib.events.tenant import TenantEventStore
-from lib.events.verify import verify_store
+from lib.events.verify import Fault, verify_store
 from lib.llm import ScriptedClient
 from lib.privacy import expire
 from lib.testing.agents import make_engine

@@ -296,7 +296,7 @@ async def test_the_cache_of_runs_is_bounded_and_refilled(
     url: str, schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lib.events.stores.postgres.store._MAX_CACHED_PARTITIONS", 1)
-    monkeypatch.setattr("lib.events.stores.postgres.watch._MAX_CACHED_HEADS", 1)
+    monkeypatch.setattr("lib.events.stores.postgres.store._MAX_CACHED_HEADS", 1)
 
     async with opened(url, schema) as store:
         for number in range(4):

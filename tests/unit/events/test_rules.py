@@ -8,8 +8,8 @@ import pytest
 
 from lib.events import Event, NewEvent, RunInfo
 from lib.events import kinds as k
-from lib.events.rules import log_faults
 from lib.events.runs import fold
+from lib.events.verify import log_faults
 from lib.testing.event_store.kit import AT, ended, note, started
 
 from .verify_kit import SOUND, hears, new, tool

@@ -8,8 +8,7 @@ from pathlib import Path
 from lib.errors import StoreCorrupt
 from lib.events import Event, EventStore, MemoryEventStore, NewEvent, RunInfo, RunQuery
 from lib.events.blobs import DirectoryBlobStore, MemoryBlobStore
-from lib.events.rules import Fault
-from lib.events.verify import VerifyReport, verify_store
+from lib.events.verify import Fault, VerifyReport, verify_store
 from lib.testing.event_store.kit import AT, NOTE, begin, ended, note, started
 
 from .verify_kit import SOUND, asks, hears, tool, verified

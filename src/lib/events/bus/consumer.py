@@ -12,9 +12,8 @@ from typing import Final, cast
 from lib._util.clock import Clock
 from lib.errors import Conflict, RunNotFound, StoreError
 from lib.events.bus import dead_letters
-from lib.events.bus.claim import Claim
+from lib.events.bus.claim import Claim, pause_s
 from lib.events.bus.dead_letters import DeadLetter
-from lib.events.bus.progress import pause_s
 from lib.events.event import Event
 from lib.events.store import END, EventStore, FeedPage
 

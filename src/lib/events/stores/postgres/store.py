@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final, TypeVar
@@ -30,9 +30,54 @@ from lib.events.stores.postgres.leases import Leases
 from lib.events.stores.postgres.marks import Changes
 from lib.events.stores.postgres.reader import Reader
 from lib.events.stores.postgres.schema import place_of, typed_errors
-from lib.events.stores.postgres.watch import Watch
 from lib.events.stores.postgres.writer import Writer
 from lib.events.wakeups import Wakeups, poll_for_commits
+
+_MAX_EVENTS: Final = 1_000
+_MAX_CACHED_HEADS: Final = 10_000
+
+
+class Watch:
+    """The position in each partition up to which listeners have been woken."""
+
+    def __init__(self, reader: Reader, wakeups: Wakeups, heads: Mapping[int, int]) -> None:
+        """Begin at the present heads of the partitions."""
+        self._reader, self._wakeups = reader, wakeups
+        self._positions = dict(heads)
+        self._own_heads: dict[str, int] = {}
+
+    def appended(
+        self, partition: int, before: int, after: int, runs: Mapping[str, tuple[int, bool]]
+    ) -> None:
+        """Wake listeners for a commit of this process."""
+        if before == self._positions[partition]:
+            self._positions[partition] = after
+        if len(self._own_heads) > _MAX_CACHED_HEADS:
+            self._own_heads.clear()
+        for run_id, (head, signal) in runs.items():
+            self._own_heads[run_id] = head
+            self._wakeups.committed(run_id, signal=signal, partition=partition)
+
+    async def look(self) -> bool:
+        """Wake listeners for commits of other processes; return whether anything was new."""
+        changed = False
+        for partition, head in (await self._reader.heads()).items():
+            position = self._positions[partition]
+            if head > position:
+                changed = True
+                await self._wake(partition, position, head)
+        return changed
+
+    async def _wake(self, partition: int, position: int, head: int) -> None:
+        rows = await self._reader.appended(partition, position, head, _MAX_EVENTS)
+        self._positions[partition] = max(head, self._positions[partition])
+        if len(rows) == _MAX_EVENTS:
+            self._wakeups.foreign(partition)
+            return
+        foreign = {run_id for run_id, seq in rows if seq > self._own_heads.get(run_id, 0)}
+        for run_id in foreign:  # as for a signal: the owner of the run must look, too
+            self._wakeups.committed(run_id, signal=True, partition=partition)
+
 
 _MAX_CACHED_PARTITIONS: Final = 100_000
 _MAX_PARTITIONS: Final = 1_024
