@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from fakes.otlp_receiver import OTLPReceiver, attributes_of
 from lib.observe import OTelSink
-from lib.observe.sinks.environment import (
+from lib.observe.sinks.otel import (
     check_protocol,
     resource_of,
     traces_headers,

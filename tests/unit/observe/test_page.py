@@ -19,7 +19,7 @@ from lib.evals import Score
 from lib.events import Event
 from lib.observe import Span, SpanEvent, spans_from_events
 from lib.observe.view.page import Page, render_page
-from lib.observe.view.page.data import script_json, trace_data, visible
+from lib.observe.view.page.document import script_json, trace_data, visible
 from lib.testing.sink import make_trace
 
 ROOT, CALL, TOOL = make_trace()

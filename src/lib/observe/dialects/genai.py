@@ -11,8 +11,14 @@ from itertools import takewhile
 from typing import Any, Final
 
 from lib.observe import attributes as a
-from lib.observe.dialects.documents import documents_of, field_of, query_of
-from lib.observe.dialects.messages import conversation, genai_messages, genai_part
+from lib.observe.dialects.messages import (
+    conversation,
+    documents_of,
+    field_of,
+    genai_messages,
+    genai_part,
+    query_of,
+)
 from lib.observe.dialects.table import COMMON, TableDialect
 from lib.observe.dialects.values import json_text, text
 from lib.observe.span import Span, SpanKind

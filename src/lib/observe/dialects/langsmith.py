@@ -11,8 +11,13 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from lib.observe import attributes as a
-from lib.observe.dialects.documents import documents_of, query_of
-from lib.observe.dialects.messages import chat_messages, conversation, genai_messages
+from lib.observe.dialects.messages import (
+    chat_messages,
+    conversation,
+    documents_of,
+    genai_messages,
+    query_of,
+)
 from lib.observe.dialects.table import COMMON, TableDialect, usage_of
 from lib.observe.dialects.values import json_text, text
 from lib.observe.span import Span, SpanEvent, SpanKind

@@ -13,13 +13,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 from lib.observe import attributes as a
-from lib.observe.dialects.documents import documents_of, query_of
 from lib.observe.dialects.messages import (
     LoggedMessage,
     arguments_text,
     chat_messages,
     conversation,
+    documents_of,
     media_url,
+    query_of,
 )
 from lib.observe.dialects.table import COMMON, TableDialect, settings_of, usage_of
 from lib.observe.dialects.values import json_text, text

@@ -14,11 +14,11 @@ from urllib.parse import urlencode, urlsplit
 
 from lib._util.clock import Clock
 from lib._util.json import canonical, parse
+from lib._util.tasks import Calls
 from lib.errors import ExportError, RemoteError
 from lib.evals import Score
 from lib.http.client import HTTPClient
 from lib.http.failures import status_error
-from lib.observe.otlp.calls import Calls
 
 _MAX_BYTES: Final = 4 * 1024 * 1024
 _REFUSED: Final = frozenset({400, 409, 413, 422})

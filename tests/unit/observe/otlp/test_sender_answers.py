@@ -7,7 +7,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from fakes.otlp_receiver import OTLPReceiver, Response, partial_success, redirect
 from lib.errors import ExportError
-from lib.observe.otlp.answer import rejected_spans
+from lib.observe.otlp.sender import rejected_spans
 from lib.testing.clock import ManualClock
 
 from .sender_kit import PROTOBUF, failure, make_spans, names, send, sender_to, sent, sizes

@@ -1,22 +1,176 @@
-"""The page around the data: markup, style and script, held together by a policy."""
+"""A trace as a page: its data with all text made harmless, markup, style, script and a policy."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from html import escape
 from importlib.resources import files
 from string import Template
-from typing import Final
+from typing import Any, Final
 
 from lib.evals import Score
-from lib.observe.span import Span
-from lib.observe.view.page.data import script_json, trace_data, visible
-from lib.observe.view.tree import Totals, totals
-from lib.observe.view.words import count, duration, title_of
+from lib.observe import attributes as a
+from lib.observe.dialects.messages import LoggedMessage, conversation
+from lib.observe.span import Span, SpanEvent
+from lib.observe.view.axis import Axis, axis_of
+from lib.observe.view.glyphs import UNICODE
+from lib.observe.view.tree import Row, Totals, rows, totals
+from lib.observe.view.words import (
+    CONVERSATIONS,
+    count,
+    dead_times,
+    duration,
+    is_waiting,
+    operation_of,
+    state_of,
+    status_words,
+    title_of,
+)
+
+_MISLEADING: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
+)
+"""Controls other than tabs and new lines, marks that change the direction of writing, invisible
+letters, and what UTF-8 cannot encode: shown as their numbers."""
+
+_UNSAFE: Final = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
+"""Characters that must not stand in a page's JSON, which has them inside strings only."""
+
+
+def script_json(value: Any) -> str:
+    """Return the value as JSON that can stand in a `<script>` element and be encoded as UTF-8.
+
+    Raises:
+        ValueError: a number is NaN or infinite.
+    """
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def visible(text: str) -> str:
+    """Return the text with everything that misleads a reader made visible, by its number."""
+    return _MISLEADING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def trace_data(spans: Sequence[Span], scores: Mapping[str, Sequence[Score]]) -> dict[str, Any]:
+    """Return the data that the page's script draws, for at least one span.
+
+    Times are microseconds since the first moment of the trace. Values of attributes and content
+    are text already: a browser would round large numbers.
+    """
+    axis = axis_of(spans)
+    path: list[int] = []
+    out: list[dict[str, Any]] = []
+    for number, row in enumerate(rows(spans)):
+        parent = path[row.depth - 1] if row.depth else -1
+        path[row.depth :] = [number]
+        data = _row(row, parent, axis)
+        if judged := scores.get(row.span.span_id):
+            data["scores"] = [(visible(score.name), _score(score)) for score in judged]
+        out.append(data)
+    return {
+        "begun_ms": axis.start.timestamp() * 1000,
+        "length": axis.length_us,
+        "kinds": UNICODE.kinds,
+        "marks": UNICODE.states,
+        "spans": out,
+    }
+
+
+def _row(row: Row, parent: int, axis: Axis) -> dict[str, Any]:
+    span = row.span
+    operation, what = operation_of(span)
+    data: dict[str, Any] = {
+        "parent": parent,
+        "depth": row.depth,
+        "id": span.span_id,
+        "run": visible(span.run_id),
+        "kind": span.kind,
+        "operation": visible(operation),
+        "what": visible(what),
+        "start": axis.offset_us(span.start),
+        "end": axis.end_us(span),
+        "took": duration(span.end - span.start) if span.end and span.end > span.start else "",
+        "state": state_of(span),
+        "words": visible(", ".join(status_words(span))),
+        "used": _used(span.attributes),
+        "attributes": _pairs(span.attributes),
+    }
+    if is_waiting(span):
+        data["waiting"] = True
+    if dead := [(axis.offset_us(lost), axis.offset_us(back)) for lost, back in dead_times(span)]:
+        data["dead"] = dead
+    for side, value, role in (("asked", span.input, "user"), ("said", span.output, "assistant")):
+        if span.kind in CONVERSATIONS and value is not None:
+            data[side] = [_message(one) for one in conversation(value, role)]
+    content = {"input": span.input, "output": span.output, "error": span.status_message}
+    data |= {name: _text(value) for name, value in content.items() if value is not None}
+    owners = {"tenant": span.tenant, "user": span.user}
+    data |= {name: visible(value) for name, value in owners.items() if value is not None}
+    if span.events:
+        data["events"] = [_event(event, axis) for event in span.events]
+    return data
+
+
+def _message(one: LoggedMessage) -> dict[str, Any]:
+    """Return a message for the page: its role, and parts of a kind, a heading and a text."""
+    return {"role": visible(one.role), "parts": [_part(part) for part in one.parts]}
+
+
+def _part(part: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return what a part is (only text is Markdown), its heading and its text."""
+    match part["type"]:
+        case "text":
+            return "text", "", _text(part.get("text", ""))
+        case "thinking":
+            return "thinking", "thinking", _text(part.get("text", ""))
+        case "tool_call":
+            name = _text(part.get("name", ""))
+            return "call", f"calls {name}", _text(part.get("arguments", {}))
+        case "tool_result":
+            wrong = " (an error)" if part.get("is_error") else ""
+            return "result", f"result{wrong}", _text(part.get("content", ""))
+        case other:
+            return "other", visible(str(other)), _text(dict(part))
+
+
+def _used(attributes: Mapping[str, Any]) -> str:
+    tokens = [attributes.get(name, 0) for name in (a.INPUT_TOKENS, a.OUTPUT_TOKENS)]
+    parts = [f"{tokens[0]:,} {UNICODE.to} {tokens[1]:,}"] if any(tokens) else []
+    if (cost := attributes.get(a.COST)) is not None:
+        parts.append(f"${cost:.4f}")
+    return " · ".join(parts)
+
+
+def _event(event: SpanEvent, axis: Axis) -> dict[str, Any]:
+    return {
+        "at": axis.offset_us(event.at),
+        "name": visible(event.name),
+        "attributes": _pairs(event.attributes),
+    }
+
+
+def _score(score: Score) -> str:
+    text = f"{_text(score.value)} ({score.source})"
+    return f"{text}: {visible(score.comment)}" if score.comment else text
+
+
+def _pairs(attributes: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(visible(name), _text(value)) for name, value in attributes.items()]
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        value = json.dumps(value, ensure_ascii=False, indent=2)
+    return visible(value)
+
 
 SCRIPTS: Final = ("model.js", "rows.js", "markdown.js", "details.js", "trace.js")
 """The script's parts, in the order in which they stand on one another."""
