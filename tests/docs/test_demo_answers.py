@@ -6,8 +6,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from lib.cli.extractive import ExtractiveClient
-from lib.cli.library import index_home, open_library
+from lib.cli.demo import index_home, open_library
+from lib.cli.models import ExtractiveClient
 from lib.llm import Message, ToolCall, ToolResult
 
 DOCS = Path(__file__).parents[2] / "docs"

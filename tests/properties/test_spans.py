@@ -14,7 +14,7 @@ from lib.evals import score_of
 from lib.events import Event, MemoryEventStore
 from lib.events import kinds as k
 from lib.events.codec import event_from_json, event_to_json
-from lib.events.rules import log_faults
+from lib.events.verify import log_faults
 from lib.observe import Span, span_id_of, spans_from_events
 from lib.observe import attributes as a
 from lib.observe.span import SPAN_KINDS

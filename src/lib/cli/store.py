@@ -16,9 +16,18 @@ from rich.table import Table
 from rich.text import Text
 
 from lib.algorithms import React, by_config
-from lib.cli.runs import ListedRun, listed_runs, newest
+from lib.cli.runs import (
+    By,
+    ListedRun,
+    Totals,
+    call_fields,
+    listed_runs,
+    newest,
+    runs_with_spend,
+    shown_fields,
+    used_fields,
+)
 from lib.cli.settle import each_unknown, settle, unknown_json, unlock
-from lib.cli.spend import By, Totals, call_fields, runs_with_spend, shown_fields, used_fields
 from lib.cli.stores import FORMS, VARIABLE, StoreGroup, StoreParam, find_run, reading
 from lib.cli.terminal import json_line, text_line
 from lib.cli.worker import Factory, algorithms_of

@@ -11,9 +11,8 @@ from lib.content.charset import decode
 from lib.content.feeds import is_feed, read_feed
 from lib.content.html.page import read_html
 from lib.content.hygiene import clean
-from lib.content.json_text import read_json
 from lib.content.pdf.reader import read_pdf
-from lib.content.text import read_markdown, read_plain
+from lib.content.text import read_json, read_markdown, read_plain
 from lib.content.xml import elements, outline
 from lib.errors import ToolError
 

@@ -14,8 +14,8 @@ from lib.tools.definition import (
     Tool,
     ToolAnnotations,
     ToolContext,
+    ToolRegistry,
 )
-from lib.tools.registry import ToolRegistry
 
 if TYPE_CHECKING:
     from lib.tools.function import FunctionTool, tool

@@ -7,7 +7,7 @@ import pytest
 
 from lib.cli import main
 from lib.cli.demo import own_documents
-from lib.cli.extractive import ExtractiveClient
+from lib.cli.models import ExtractiveClient
 from lib.llm import Delta, Message, Reply, ToolCall, ToolResult, ToolSpec
 from lib.testing.aio import run
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from fakes.team import boss_of, task, team
 from lib.cli import main
-from lib.cli.spend import EVENTS_PER_PAGE, RUNS_PER_PAGE, cost_text, runs_with_spend
+from lib.cli.runs import EVENTS_PER_PAGE, RUNS_PER_PAGE, cost_text, runs_with_spend
 from lib.events import EventStore, MemoryEventStore, RunInfo, RunQuery, SQLiteEventStore
 from lib.events import kinds as k
 from lib.observe import ModelSpend, TotalSpend

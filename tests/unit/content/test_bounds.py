@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lib.content import extract, page
 from lib.content.extraction import MAX_CHARS
 from lib.content.html import reader
-from lib.content.html.main_content import main_blocks
+from lib.content.html.page import main_blocks
 from lib.content.html.reader import read_blocks
 from lib.content.html.visibility import find_hidden_text
 from lib.errors import ToolError

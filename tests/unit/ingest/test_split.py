@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.ingest.document import Document
+from lib.ingest.files import read_html
 from lib.ingest.readers import read_markdown, read_plain
 from lib.ingest.split import Chunk, Splitter
-from lib.ingest.webpage import read_html
 
 
 def texts(splitter: Splitter, document: Document) -> list[str]:

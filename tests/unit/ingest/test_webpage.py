@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.ingest.document import Document
-from lib.ingest.webpage import read_html
+from lib.ingest.files import read_html
 
 PAGE = """<!DOCTYPE html>
 <html><head>

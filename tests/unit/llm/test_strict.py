@@ -7,8 +7,7 @@ import pytest
 from openai.lib._pydantic import to_strict_json_schema
 from pydantic import BaseModel, Field
 
-from lib.llm.schema import violations
-from lib.llm.strict import strict_schema
+from lib.llm.schema import strict_schema, violations
 
 
 class Colour(Enum):

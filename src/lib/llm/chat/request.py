@@ -16,7 +16,7 @@ from lib.llm.client import Output, ToolSpec
 from lib.llm.messages import Message
 from lib.llm.output import output_schema
 from lib.llm.parts import Attachment, Audio, File, Image, Part, Text, Thinking, ToolCall, ToolResult
-from lib.llm.strict import strict_schema
+from lib.llm.schema import strict_schema
 
 KEPT: Final = ("extra_content",)
 """Fields of a tool call that a provider wants back as it sent them (Gemini's signatures)."""

@@ -20,7 +20,7 @@ from lib.llm.client import Output, ToolSpec
 from lib.llm.messages import Message
 from lib.llm.output import output_schema
 from lib.llm.parts import Attachment, File, Image, Part, Text, Thinking, ToolCall, ToolResult
-from lib.llm.strict import strict_schema
+from lib.llm.schema import strict_schema
 
 PHASE: Final = "phase"
 """Where a `Text` keeps whether it is the model's commentary or its answer, in `extra`."""

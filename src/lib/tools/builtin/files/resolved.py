@@ -18,9 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from lib.tools.builtin.files.found import Found, Judge
+from lib.tools.builtin.files.found import Found, Judge, place_of
 from lib.tools.builtin.files.names import is_short, windows_fault_of
-from lib.tools.builtin.files.place import place_of
 from lib.tools.builtin.files.walk import Stopped, leaves
 
 _READ: Final[int] = (

@@ -21,8 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal
 
-from lib.tools.builtin.files.found import Found, Judge
-from lib.tools.builtin.files.place import place_of
+from lib.tools.builtin.files.found import Found, Judge, place_of
 from lib.tools.builtin.files.steps import Node, Steps
 
 MAX_LINKS: Final = 40

@@ -7,8 +7,7 @@ import pytest
 
 from lib.tools import ToolError
 from lib.tools.builtin import DENY, FileAccess
-from lib.tools.builtin.files.copies import fold
-from lib.tools.builtin.files.deny import NameRules
+from lib.tools.builtin.files.deny import NameRules, fold
 
 NAMES = Path(__file__).parents[4] / "data" / "files"
 SHOWING = NameRules(DENY, allow_hidden=True)

@@ -10,7 +10,7 @@ import pytest
 
 from lib.errors import ToolError
 from lib.tools.builtin import FileAccess
-from lib.tools.builtin.files import place, steps
+from lib.tools.builtin.files import found, steps
 from lib.tools.builtin.files.access import tree_of
 from lib.tools.builtin.files.resolved import ResolvedTree, without_prefix
 from lib.tools.builtin.files.steps import PathSteps, PortableSteps, steps_of_this_platform
@@ -58,7 +58,7 @@ def test_a_root_whose_place_nobody_can_tell_is_known_as_it_was_given(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (root / "ln").symlink_to(root / "a" / "t.txt")
-    assert place.place_of(-1) is None
+    assert found.place_of(-1) is None
     monkeypatch.setattr("lib.tools.builtin.files.walk.place_of", nowhere)
     monkeypatch.chdir(root)
 
