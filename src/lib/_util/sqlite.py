@@ -46,9 +46,9 @@ def may_pass(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in _PASSING
 
 
-def connect(path: str) -> sqlite3.Connection:
+def connect(path: str, *, busy_s: float = BUSY_S) -> sqlite3.Connection:
     """Return a connection that may write and begins no transaction by itself."""
-    return sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+    return sqlite3.connect(path, timeout=busy_s, isolation_level=None, check_same_thread=False)
 
 
 def connect_to_read(path: str) -> sqlite3.Connection:

@@ -7,7 +7,7 @@ anywhere, even with `kill -9`, call it again with the same question, and it goes
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -179,9 +179,9 @@ async def _show_both(demo: Demo, payments: Payments | None) -> int:
     return await demo.run()
 
 
-def own_documents() -> Path:
+def own_documents(folders: Iterable[Path] = DOCUMENTS) -> Path:
     """Return the folder of this project's documentation, in the package or in its repository."""
-    for folder in DOCUMENTS:
+    for folder in folders:
         if folder.is_dir():
             return folder
     raise click.UsageError("this installation has no documents of its own: name a PATH")

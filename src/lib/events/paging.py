@@ -17,7 +17,11 @@ _KEPT_IDS: Final = 4096
 
 
 async def each_run(
-    store: EventStore, query: RunQuery | None = None, *, page: int = 256
+    store: EventStore,
+    query: RunQuery | None = None,
+    *,
+    page: int = 256,
+    kept_ids: int = _KEPT_IDS,
 ) -> AsyncGenerator[RunInfo]:
     """Yield every run that the query lists, once, in the order of their creation.
 
@@ -28,12 +32,13 @@ async def each_run(
         store: the logs.
         query: which runs; its `limit` holds for all pages together.
         page: how many runs to read at once.
+        kept_ids: how many of the last listed ids to keep, to go on after one that still exists.
 
     Raises:
         RunNotFound: the run of `query.after` does not exist, or no longer.
     """
     query = query or RunQuery()
-    left, listed = query.limit, _Listed(store, query)
+    left, listed = query.limit, _Listed(store, query, kept_ids)
     while left is None or left > 0:
         size = page if left is None else min(left, page)
         runs = await listed.next_page(size)
@@ -67,9 +72,9 @@ async def log_pages(
 class _Listed:
     """The runs listed so far, and the next ones."""
 
-    def __init__(self, store: EventStore, query: RunQuery) -> None:
+    def __init__(self, store: EventStore, query: RunQuery, kept_ids: int) -> None:
         self._store, self._query = store, query
-        self._last: deque[str] = deque(maxlen=_KEPT_IDS)
+        self._last: deque[str] = deque(maxlen=kept_ids)
         self._hashes = array("q")
         self._seen: set[int] | None = None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 from lib._util.contexts import AsyncStore
@@ -31,7 +31,6 @@ from lib.events.store import (
 from lib.events.wakeups import Wakeups
 
 _RUNS_AT_ONCE = 256
-_USERS_AT_ONCE = 64
 
 
 def tenant_mark(tenant: str, name: str = "") -> str:
@@ -54,6 +53,8 @@ class TenantEventStore(CountsErasures, AsyncStore):
     them. `wakeups` is the store's own, and wakes for any run. The number of `erasures` grows with
     those of all tenants.
     """
+
+    _users_at_once: ClassVar[int] = 64
 
     def __init__(self, store: EventStore, tenant: str) -> None:
         """Make a view of the tenant's part of the store.
@@ -162,7 +163,7 @@ class TenantEventStore(CountsErasures, AsyncStore):
 
     async def blob_users(self, digest: str, *, limit: int = 1) -> list[str]:
         """Return the ids of up to `limit` runs of the tenant that refer to this blob."""
-        is_own, wanted = dict[str, bool](), max(limit, _USERS_AT_ONCE)
+        is_own, wanted = dict[str, bool](), max(limit, self._users_at_once)
         while True:
             users = await self._open().blob_users(digest, limit=wanted)
             for run_id in users:

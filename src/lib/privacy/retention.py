@@ -24,6 +24,7 @@ async def expire(
     clock: Clock = SYSTEM_CLOCK,
     limit: int = 100,
     dry_run: bool = False,
+    page: int = _ROOTS_AT_ONCE,
 ) -> Erased:
     """Erase root runs, with all that descends from them, to which nothing was appended for so long.
 
@@ -41,6 +42,7 @@ async def expire(
         clock: the time.
         limit: at most so many trees in one call.
         dry_run: only count.
+        page: how many trees to list at once.
 
     Raises:
         ValueError: the age is not positive, or the limit.
@@ -56,7 +58,7 @@ async def expire(
         idle_since=before,
     )
     erased, trees = Erased(), 0
-    async for root in each_run(store, query, page=_ROOTS_AT_ONCE):
+    async for root in each_run(store, query, page=page):
         if await _expired(store, root, before, now, include_open=include_open):
             erased += await erase_run(
                 store, root.run_id, blobs=blobs, force=include_open, dry_run=dry_run

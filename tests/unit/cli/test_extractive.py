@@ -91,11 +91,9 @@ def test_its_answer_can_be_streamed() -> None:
     assert delta.text == reply.text
 
 
-def test_an_installation_without_documents_asks_for_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lib.cli.demo.DOCUMENTS", ())
-
+def test_an_installation_without_documents_asks_for_a_path() -> None:
     with pytest.raises(click.UsageError, match="name a PATH"):
-        own_documents()
+        own_documents(())
 
 
 def test_the_command_names_its_subcommands_for_completion() -> None:

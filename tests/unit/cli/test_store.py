@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from lib.cli import main
 from lib.cli.stores import StoreParam
-from lib.events import NewEvent, RunInfo, RunQuery, SQLiteEventStore
+from lib.events import NewEvent, SQLiteEventStore
 from lib.events import kinds as k
 from lib.events.store import LAYOUT_VERSION
 from lib.events.urls import parse_store_url
@@ -59,18 +59,6 @@ def test_that_there_are_no_runs_is_told_to_people_and_not_to_programs(path: Path
         assert (shown.exit_code, shown.stdout, shown.stderr) == (0, "", "no runs\n")
         told = call("runs", path, "--tenant", "nobody", *more, "--json")
         assert (told.exit_code, told.output) == (0, "")
-
-
-def test_check_reads_runs_in_pages(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    limits, runs = list[int | None](), SQLiteEventStore.runs
-
-    async def counted(store: SQLiteEventStore, query: RunQuery | None = None) -> list[RunInfo]:
-        limits.append(query and query.limit)
-        return await runs(store, query)
-
-    monkeypatch.setattr(SQLiteEventStore, "runs", counted)
-    assert call("check", path).exit_code == 0
-    assert limits == [256]
 
 
 def test_runs_are_listed_for_people_and_for_programs(path: Path) -> None:

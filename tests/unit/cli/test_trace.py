@@ -8,18 +8,20 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
 from lib.cli import main
-from lib.cli import stores as stores_module
 from lib.cli import trace as trace_module
+from lib.cli.stores import find_run
 from lib.errors import RunNotFound
 from lib.evals import Score, score_event
-from lib.events import NewEvent, SQLiteEventStore
+from lib.events import MemoryEventStore, NewEvent, SQLiteEventStore
 from lib.events import kinds as k
 from lib.testing.aio import run
 from lib.testing.clock import ManualClock
+from lib.testing.event_store.kit import begin
 
 from .runs_kit import BEGUN, filled
 
@@ -71,12 +73,14 @@ def test_the_beginning_of_an_id_will_do_if_only_one_run_begins_with_it(path: Pat
     )
 
 
-def test_of_many_runs_that_begin_alike_few_are_named(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stores_module, "_NAMED", 1)
+async def test_of_many_runs_that_begin_alike_few_are_named() -> None:
+    store = MemoryEventStore()
+    await store.setup()
+    for number in range(5):
+        await begin(store, f"run-{number}")
 
-    assert "3 runs: 'run-one' and 2 more;" in call(path, "").stderr
+    with pytest.raises(click.ClickException, match="5 runs: 'run-0', 'run-1', 'run-2' and 2 more;"):
+        await find_run(store, "run")
 
 
 def test_what_is_not_there_is_told_in_one_line_with_the_status_of_the_other_commands(

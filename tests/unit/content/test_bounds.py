@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from lib.content import extract, page
 from lib.content.extraction import MAX_CHARS
-from lib.content.html import reader
 from lib.content.html.page import main_blocks
 from lib.content.html.reader import read_blocks
 from lib.content.html.visibility import find_hidden_text
@@ -177,17 +176,13 @@ def test_twice_as_much_content_takes_at_most_twice_the_work(piece: str) -> None:
     assert work(piece * 400) <= 2.1 * work(piece * 200)
 
 
-def test_a_page_of_too_many_events_or_blocks_is_cut_and_says_so(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_page_of_too_many_events_or_blocks_is_cut() -> None:
     assert not read_blocks("a<b>" * 5, url=URL, max_events=10).cut
     assert read_blocks("a<b>" * 5, url=URL, max_events=9).cut
-    monkeypatch.setattr(reader, "MAX_BLOCKS", 3)
-
-    found = extract(b"<p>a" * 9, content_type="text/html", charset=None, url=URL)
-
-    assert found.text == "a\n\na\n\na"
-    assert found.note == "page is too complex: only its beginning was read"
+    assert not read_blocks("<p>a" * 3, url=URL, max_blocks=3).cut
+    page = read_blocks("<p>a" * 9, url=URL, max_blocks=3)
+    assert page.cut
+    assert len(page.blocks) == 3
 
 
 def test_links_of_a_long_base_do_not_make_the_text_long() -> None:

@@ -2,10 +2,8 @@
 
 import io
 import json
-import logging
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import pytest
@@ -78,12 +76,8 @@ def test_reading_a_pdf_ends_after_some_time() -> None:
         pdf.read_pdf(a_pdf(1), max_chars=9, timeout_s=0.001)
 
 
-def no_module(name: str) -> None:
-    """Find no module."""
-
-
 def test_a_pdf_without_its_reader_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pdf, "find_spec", no_module)
+    monkeypatch.setitem(sys.modules, "pypdf", None)
 
     with pytest.raises(ToolError, match="pip install 'pypdf") as caught:
         read(a_pdf(1), "application/pdf")
@@ -125,19 +119,12 @@ def test_the_reader_of_pdf_writes_a_line_for_each_page() -> None:
     assert Path(pdf_child.__file__).read_text(encoding="utf-8").count("import lib") == 0
 
 
-def test_the_reader_of_pdf_is_a_program_with_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    limits: list[int] = []
-    monkeypatch.setattr(pdf_child, "limit_memory", limits.append)
-    monkeypatch.setattr(sys, "argv", ["pdf_child.py", "9", "99", "77"])
-    output = io.BytesIO()
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(a_pdf(1)), encoding="utf-8"))
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(output, encoding="utf-8"))
-    with warnings.catch_warnings():
-        pdf_child.main()
-    logging.disable(logging.NOTSET)
+@pytest.mark.parametrize(("max_bytes", "texts"), [(4 << 30, 1), (1 << 20, 0)])
+def test_the_reader_of_pdf_is_a_program_with_limits(max_bytes: int, texts: int) -> None:
+    command = [sys.executable, pdf_child.__file__, "9", "99", str(max_bytes)]
+    done = subprocess.run(command, input=a_pdf(1), capture_output=True, check=False)
 
-    assert limits == [77]
-    assert output.getvalue().count(b"Hello 0") == 1
+    assert done.stdout.count(b"Hello 0") == texts
 
 
 def test_memory_is_limited_where_the_system_can() -> None:

@@ -4,10 +4,9 @@ import asyncio
 import gc
 from collections.abc import Sequence
 
-import pytest
-
+from lib.engine import LLMRequest
 from lib.engine.core.conversation import History
-from lib.engine.runtime import driver
+from lib.engine.runtime.driver import hash_messages
 from lib.llm import FunctionClient, Message, Reply, ToolCall
 from lib.testing.agents import make_engine
 from lib.tools import tool
@@ -47,18 +46,15 @@ async def test_an_ended_run_leaves_no_conversation_to_the_garbage_collector() ->
     assert after == before
 
 
-async def test_hashing_a_long_conversation_yields_to_other_tasks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_hashing_a_long_conversation_yields_to_other_tasks() -> None:
     async def turns_of_others(*, chars: int) -> int:
-        monkeypatch.setattr(driver, "_HASHED_CHARS", chars)
+        messages = History().extend([Message.user(str(number)) for number in range(40)])
+        request = LLMRequest(key="llm/1", messages=messages)
+        hashing = asyncio.ensure_future(hash_messages([request], chars=chars))
         turns = 0
-        async with make_engine(FunctionClient(lambda _: "good")) as engine:
-            started = await engine.start([Message.user(str(number)) for number in range(40)])
-            result = asyncio.ensure_future(started.result())
-            while not result.done():
-                await asyncio.sleep(0)  # noqa: TID251 - a turn
-                turns += 1
+        while not hashing.done():
+            await asyncio.sleep(0)  # noqa: TID251 - a turn
+            turns += 1
         return turns
 
     whole, bit_by_bit = await turns_of_others(chars=10**6), await turns_of_others(chars=1)

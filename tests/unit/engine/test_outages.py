@@ -13,7 +13,15 @@ from lib.algorithms import React
 from lib.engine import ChildHandler, Engine, LLMHandler, ToolHandler
 from lib.engine.handlers.agent_tool import AgentTool
 from lib.errors import StoreError
-from lib.events import Event, EventStore, Lease, MemoryEventStore, NewEvent, open_store
+from lib.events import (
+    Event,
+    EventStore,
+    Lease,
+    MemoryEventStore,
+    NewEvent,
+    SQLiteEventStore,
+    open_store,
+)
 from lib.events import kinds as k
 from lib.events.verify import verify_store
 from lib.llm import FunctionClient, Message, Reply, ScriptedClient, ToolCall
@@ -425,14 +433,17 @@ async def test_a_call_outlives_a_crash_of_redis() -> None:
         await asyncio.to_thread(server.stop)
 
 
+class Impatient(SQLiteEventStore):
+    _busy_s = 0.05
+
+
 async def test_a_call_outlives_another_process_locking_the_sqlite_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     import sqlite3
 
-    monkeypatch.setattr("lib._util.sqlite.BUSY_S", 0.05)
     other = sqlite3.connect(tmp_path / "log.db", isolation_level=None, check_same_thread=False)
-    store = open_store(str(tmp_path / "log.db"))
+    store = Impatient(tmp_path / "log.db")
     hold, let_go = partial(other.execute, "BEGIN IMMEDIATE"), partial(other.execute, "ROLLBACK")
     check(await through_a_restart(store, hold, let_go))
     other.close()

@@ -10,7 +10,7 @@ from lib.algorithms import React, SessionLoop
 from lib.engine import Engine, Request
 from lib.engine.core.decide import next_step, rehydrate
 from lib.engine.core.state import fold
-from lib.engine.runtime.caches import ConversationCache, StateCache
+from lib.engine.runtime.caches import PAGE, ConversationCache, StateCache
 from lib.errors import RunNotFound
 from lib.events import Event, EventStore, MemoryEventStore, NewEvent
 from lib.events import kinds as k
@@ -42,8 +42,8 @@ def talk(store: EventStore) -> Engine:
     return make_engine(FunctionClient(echo), store=store)
 
 
-def states(store: EventStore, *, kept: int = 64) -> StateCache:
-    return StateCache(store, ConversationCache(store, {}), kept=kept)
+def states(store: EventStore, *, kept: int = 64, page: int = PAGE) -> StateCache:
+    return StateCache(store, ConversationCache(store, {}), kept=kept, page=page)
 
 
 async def idle_session(store: EventStore, turns: int = 3) -> str:
@@ -190,9 +190,8 @@ def redecided(log: Sequence[Event]) -> dict[str, Request]:
 
 @pytest.mark.parametrize("page", [1, 2, 5, 500])
 async def test_a_log_read_in_pages_gives_the_same_state_and_open_requests(
-    monkeypatch: pytest.MonkeyPatch, page: int
+    page: int,
 ) -> None:
-    monkeypatch.setattr("lib.engine.runtime.caches.PAGE", page)
     log = await worked()
     opened = set[int]()
     for size in range(1, len(log) + 1):
@@ -200,7 +199,7 @@ async def test_a_log_read_in_pages_gives_the_same_state_and_open_requests(
         await store.setup()
         copies = [NewEvent(each.kind, each.data, each.at) for each in log[:size]]
         [first, *_] = await store.append(log[0].run_id, copies, expected=0)
-        found = await states(store).read(first.run_id, React())
+        found = await states(store, page=page).read(first.run_id, React())
         assert found is not None
         assert found == (fold(React(), log[:size]), redecided(log[:size]))
         assert max(store.lengths) <= page

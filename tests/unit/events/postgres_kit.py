@@ -15,9 +15,11 @@ LOST = "may or may not"
 
 
 @asynccontextmanager
-async def opened(url: str, schema: str, **options: Any) -> AsyncGenerator[PostgresEventStore]:
+async def opened(
+    url: str, schema: str, *, kind: type[PostgresEventStore] = PostgresEventStore, **options: Any
+) -> AsyncGenerator[PostgresEventStore]:
     """Open a store on a schema, as a process of its own would."""
-    store = PostgresEventStore(url, schema=schema, **options)
+    store = kind(url, schema=schema, **options)
     await store.setup()
     try:
         yield store

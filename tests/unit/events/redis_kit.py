@@ -14,9 +14,11 @@ T = TypeVar("T")
 
 
 @asynccontextmanager
-async def opened(url: str, **options: Any) -> AsyncGenerator[RedisEventStore]:
+async def opened(
+    url: str, *, kind: type[RedisEventStore] = RedisEventStore, **options: Any
+) -> AsyncGenerator[RedisEventStore]:
     """Open a store on a server, as a process of its own would."""
-    store = RedisEventStore(url, **options)
+    store = kind(url, **options)
     await store.setup()
     try:
         yield store

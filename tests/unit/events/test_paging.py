@@ -58,12 +58,10 @@ async def test_every_run_is_listed_once_and_none_beyond_the_limit(
 @pytest.mark.parametrize("gone", [[3], [2, 3], range(4), range(8), range(1, 9), range(12), []])
 @pytest.mark.parametrize("at", [1, 4, 5, 8])
 async def test_erasures_under_way_end_no_list_and_repeat_no_run(
-    gone: Iterable[int], at: int, kept_ids: int, monkeypatch: pytest.MonkeyPatch
+    gone: Iterable[int], at: int, kept_ids: int
 ) -> None:
-    monkeypatch.setattr("lib.events.paging._KEPT_IDS", kept_ids)
-
     store, found = await store_with(12), list[str]()
-    async for info in each_run(store, page=4):
+    async for info in each_run(store, page=4, kept_ids=kept_ids):
         found.append(info.run_id)
         if len(found) == at:
             await erase(store, gone)

@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -75,9 +76,8 @@ def fill_version_1(schema: str) -> None:
 
 @pytest.mark.parametrize("page", [1, 1_000])
 async def test_a_store_of_layout_1_is_migrated_with_what_it_holds(
-    url: str, schema: str, page: int, monkeypatch: pytest.MonkeyPatch
+    url: str, schema: str, page: int
 ) -> None:
-    monkeypatch.setattr(layout, "_PAGE", page)
     await migrate(url, schema, layout.MIGRATIONS[:1])
     fill_version_1(schema)
 
@@ -85,6 +85,8 @@ async def test_a_store_of_layout_1_is_migrated_with_what_it_holds(
         await PostgresEventStore(url, schema=schema, read_only=True).setup()
     assert (caught.value.found, caught.value.supported) == (1, LAYOUT_VERSION)
 
+    index_blobs = partial(layout.index_blobs, limit=page)
+    await migrate(url, schema, [layout.MIGRATIONS[0], (2, index_blobs)])
     async with opened(url, schema) as store:
         assert await store.schema_version() == LAYOUT_VERSION
         assert [event.seq for event in await store.read("one")] == [1, 2]

@@ -21,10 +21,10 @@ from lib.errors import (
     StoreReadOnly,
 )
 from lib.events import NewEvent, PostgresEventStore
-from lib.events.stores.postgres import writer as module
 from lib.events.stores.postgres.batch import Append, Batch
 from lib.events.stores.postgres.rows import MAX_NAME_BYTES, text, untext
 from lib.events.stores.postgres.schema import typed_errors
+from lib.events.stores.postgres.writer import Limits
 from lib.testing.event_store.kit import AT, NOTE, all_events, begin, note, started
 from servers import postgres
 
@@ -196,14 +196,16 @@ async def test_one_refused_append_of_a_batch_does_not_touch_the_others(
         assert len(await store.read("a")) == 2
 
 
-async def test_a_batch_too_large_for_one_statement_takes_several(
-    url: str, schema: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_MAX_APPENDS", 3)
-    monkeypatch.setattr(module, "_MAX_CHARS", 2_000)
-    monkeypatch.setattr(module, "_KEPT_RUNS", 4)
+class SmallBatches(PostgresEventStore):
+    _limits = Limits(appends=3, chars=2_000, runs=4)
 
-    async with opened(url, schema) as store:
+
+class SmallCaches(PostgresEventStore):
+    _limits = Limits(runs=1, partitions=1)
+
+
+async def test_a_batch_too_large_for_one_statement_takes_several(url: str, schema: str) -> None:
+    async with opened(url, schema, kind=SmallBatches) as store:
         runs = [f"run-{number}" for number in range(40)]
         await asyncio.gather(*(begin(store, name) for name in runs))
         await asyncio.gather(
@@ -292,13 +294,8 @@ async def test_an_append_that_is_cancelled_while_it_waits_is_not_carried_out(
         assert [event.data["n"] for event in (await store.read("run"))[1:]] == [0, 3]
 
 
-async def test_the_cache_of_runs_is_bounded_and_refilled(
-    url: str, schema: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lib.events.stores.postgres.store._MAX_CACHED_PARTITIONS", 1)
-    monkeypatch.setattr("lib.events.stores.postgres.store._MAX_CACHED_HEADS", 1)
-
-    async with opened(url, schema) as store:
+async def test_the_cache_of_runs_is_bounded_and_refilled(url: str, schema: str) -> None:
+    async with opened(url, schema, kind=SmallCaches) as store:
         for number in range(4):
             await begin(store, f"run-{number}")
         for number in range(4):

@@ -7,7 +7,8 @@ import pytest
 from lib.errors import Conflict, InvalidEvent
 from lib.events import NewEvent, RunQuery
 from lib.events import kinds as k
-from lib.events.stores.redis import operations, reader
+from lib.events.stores.redis.operations import Limits
+from lib.events.stores.redis.store import RedisEventStore
 from lib.testing.event_store.kit import AT, NOTE, begin, ended, note, started
 from servers import redis
 
@@ -43,10 +44,12 @@ async def test_a_page_of_megabytes_comes_in_several_answers(url: str) -> None:
         assert await store.read("run") == events
 
 
-async def test_many_runs_are_listed_page_by_page(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "_PAGE", 2)
+class Small(RedisEventStore):
+    _limits = Limits(operations=2, runs=2, cached_runs=3)
 
-    async with opened(url) as store:
+
+async def test_many_runs_are_listed_page_by_page(url: str) -> None:
+    async with opened(url, kind=Small) as store:
         names = [f"run-{number}" for number in range(6)]
         for number, name in enumerate(names):
             await begin(store, name, end=number % 3 == 0)
@@ -78,13 +81,8 @@ async def test_a_refused_append_of_a_batch_leaves_the_rest(url: str) -> None:
         assert texts == [None, "1", "3", None, "4"]
 
 
-async def test_a_batch_too_large_for_one_script_takes_several(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(operations, "_MAX_OPERATIONS", 2)
-    monkeypatch.setattr(operations, "_KEPT_RUNS", 3)
-
-    async with opened(url, partitions=1) as store:
+async def test_a_batch_too_large_for_one_script_takes_several(url: str) -> None:
+    async with opened(url, kind=Small, partitions=1) as store:
         await asyncio.gather(*(begin(store, f"run-{number}", 2) for number in range(9)))
         again = [store.append(f"run-{n}", [note()], expected=3) for n in range(9)]
         await asyncio.gather(*again)

@@ -11,7 +11,7 @@ from lib._util import sqlite
 from lib.errors import StoreError
 from lib.events import SQLiteEventStore
 from lib.events.runs import RunQuery
-from lib.events.stores.sqlite import reader
+from lib.events.stores.sqlite.reader import Reader
 from lib.testing.aio import run
 from lib.testing.event_store.kit import begin
 
@@ -30,7 +30,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "log.db"
 
 
-def interrupted(path: Path, monkeypatch: pytest.MonkeyPatch, *, writes: int) -> reader.Reader:
+def interrupted(path: Path, *, writes: int) -> Reader:
     """Return a reader that takes the file as unchanging, which changes while it is read."""
     left = [None] * writes
 
@@ -44,12 +44,11 @@ def interrupted(path: Path, monkeypatch: pytest.MonkeyPatch, *, writes: int) -> 
         connection.set_trace_callback(others_write)
         return connection
 
-    monkeypatch.setattr(reader, "connect_to_read", connect)
-    return reader.Reader.open(str(path), "store")
+    return Reader.open(str(path), "store", connect=connect)
 
 
-def test_a_read_during_a_write_is_repeated(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reading = interrupted(path, monkeypatch, writes=3)
+def test_a_read_during_a_write_is_repeated(path: Path) -> None:
+    reading = interrupted(path, writes=3)
     assert not reading.look()
 
     assert [one.run_id for one in reading.runs(RunQuery())] == ["run"]
@@ -58,10 +57,8 @@ def test_a_read_during_a_write_is_repeated(path: Path, monkeypatch: pytest.Monke
     reading.close()
 
 
-def test_a_file_that_always_changes_is_given_up(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reading = interrupted(path, monkeypatch, writes=100)
+def test_a_file_that_always_changes_is_given_up(path: Path) -> None:
+    reading = interrupted(path, writes=100)
 
     with pytest.raises(StoreError, match="faster than it is read"):
         reading.runs(RunQuery())
@@ -69,10 +66,8 @@ def test_a_file_that_always_changes_is_given_up(
 
 
 @pytest.mark.parametrize("changed", [False, True])
-def test_an_error_counts_only_if_the_file_has_stayed_the_same(
-    path: Path, monkeypatch: pytest.MonkeyPatch, *, changed: bool
-) -> None:
-    reading = interrupted(path, monkeypatch, writes=0)
+def test_an_error_counts_only_if_the_file_has_stayed_the_same(path: Path, *, changed: bool) -> None:
+    reading = interrupted(path, writes=0)
 
     def deny(*_: object) -> int:
         if changed:

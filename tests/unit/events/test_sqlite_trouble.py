@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
-from lib._util.clock import SystemClock
+from lib._util.clock import SYSTEM_CLOCK, SystemClock
 from lib.errors import StoreCorrupt, StoreError
 from lib.events import SQLiteEventStore
 from lib.events import kinds as k
 from lib.events.stores.sqlite.reader import Reader
 from lib.events.stores.sqlite.writer import Writer
 from lib.events.verify import verify_store
+from lib.events.wakeups import Wakeups, poll_for_commits
 from lib.llm import FunctionClient, Message, Reply, ToolCall
 from lib.testing.agents import make_engine
 from lib.testing.aio import run
@@ -61,12 +62,14 @@ async def test_a_full_disk_fails_appends_and_loses_nothing(tmp_path: Path) -> No
     await store.close()
 
 
-async def test_a_lock_that_is_never_given_up_fails_appends_and_loses_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lib._util.sqlite.BUSY_S", 0.05)
+class Impatient(SQLiteEventStore):
+    _busy_s = 0.05
 
-    store = SQLiteEventStore(tmp_path / "log.db")
+
+async def test_a_lock_that_is_never_given_up_fails_appends_and_loses_nothing(
+    tmp_path: Path,
+) -> None:
+    store = Impatient(tmp_path / "log.db")
     await store.setup()
     await begin(store, "run")
     other = sqlite3.connect(tmp_path / "log.db", isolation_level=None, check_same_thread=False)
@@ -99,28 +102,23 @@ async def test_an_unexpected_error_fails_its_batch_and_not_the_store(
 
 
 async def test_a_poll_that_fails_is_logged_and_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    look, failures = Writer.look, list[StoreError]()
+    wakeups, failures = Wakeups(), [StoreError("the disk is away")]
 
-    def fails_once(self: Writer) -> bool:
+    async def look() -> bool:
         if failures:
             raise failures.pop()
-        return look(self)
+        wakeups.foreign()
+        return True
 
-    monkeypatch.setattr(Writer, "look", fails_once)
-    store = SQLiteEventStore(tmp_path / "log.db")
-    other = SQLiteEventStore(tmp_path / "log.db")
-    await store.setup()
-    await other.setup()
-    failures.append(StoreError("the disk is away"))
-    with store.wakeups.listen() as listener:
-        while failures:
-            await listener.wait(0.01)
-        await begin(other, "run")
-        assert await listener.wait(5)
-    await other.close()
-    await store.close()
+    polling = poll_for_commits(
+        look, wakeups=wakeups, clock=SYSTEM_CLOCK, longest_pause_s=0.1, store="the store"
+    )
+    task = asyncio.create_task(polling)
+    with wakeups.listen() as listener:
+        assert await listener.wait(60)
+    task.cancel()
     [record] = caplog.records
     assert "cannot look for commits of other processes" in record.getMessage()
 
@@ -147,10 +145,10 @@ def test_a_setup_that_is_cancelled_while_it_opens_the_file_leaves_it_closed(
     begun, go_on = threading.Event(), threading.Event()
     opening, kept = part.open, list[Any]()
 
-    def slow(*args: Any) -> Any:
+    def slow(*args: Any, **options: Any) -> Any:
         begun.set()
         go_on.wait(20)
-        kept.append(opening(*args))  # or else it might be closed by being forgotten
+        kept.append(opening(*args, **options))  # or else it might be closed by being forgotten
         return kept[-1]
 
     async def main() -> None:

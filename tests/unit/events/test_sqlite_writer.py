@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from lib.events.codec import encode_data
 from lib.events.store import LAYOUT_VERSION
 from lib.events.stores.sqlite.layout import MIGRATIONS, Migration, migrate, refuse_newer
 from lib.events.stores.sqlite.reader import Reader
-from lib.events.stores.sqlite.writer import Commit, Operation, Writer
+from lib.events.stores.sqlite.writer import Writer
 from lib.testing.event_store.kit import NOTE, begin, note, started
 
 Append = Callable[[Writer], Any]
@@ -116,14 +116,12 @@ def test_batches_of_any_size_are_written(writer: Writer, path: str) -> None:
     ]
 
 
-def test_the_cache_of_runs_is_bounded(
-    writer: Writer, path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lib.events.stores.sqlite.writer._MAX_CACHED_RUNS", 3)
-    for name in "abcdefgh":
-        writer.commit([append(name, started(), expected=0)])
-    for name in "abcdefgh":
-        writer.commit([append(name, note(), expected=1)])
+def test_the_cache_of_runs_is_bounded(path: str) -> None:
+    with closing(Writer.open(path, "log", "normal", cached_runs=3)) as writer:
+        for name in "abcdefgh":
+            writer.commit([append(name, started(), expected=0)])
+        for name in "abcdefgh":
+            writer.commit([append(name, note(), expected=1)])
 
     assert logs(path) == {name: [1, 2] for name in "abcdefgh"}
 
@@ -142,12 +140,10 @@ def test_writers_notice_each_other(writer: Writer, path: str) -> None:
     assert logs(path) == {"a": [1, 2, 3, 4, 5]}
 
 
-def test_the_write_ahead_log_stays_small_with_several_writers(
-    writer: Writer, path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lib.events.stores.sqlite.writer._COMMITS_A_CHECKPOINT", 5)
+def test_the_write_ahead_log_stays_small_with_several_writers(path: str) -> None:
     large = NewEvent(NOTE, {"text": "x" * 50_000}, started().at)
-    with closing(Writer.open(path, "log", "normal")) as other:
+    opened = partial(Writer.open, path, "log", "normal", commits_a_checkpoint=5)
+    with closing(opened()) as writer, closing(opened()) as other:
         writer.commit([append("a", started(), expected=0)])
         for head in range(1, 101):
             turn = writer if head % 2 else other
@@ -158,12 +154,13 @@ def test_the_write_ahead_log_stays_small_with_several_writers(
     assert logs(path) == {"a": list(range(1, 102))}
 
 
-def test_a_checkpoint_that_cannot_be_made_fails_no_commit(
-    writer: Writer, path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lib.events.stores.sqlite.writer._COMMITS_A_CHECKPOINT", 1)
-    writer.connection.execute("PRAGMA busy_timeout=20")
-    with closing(Writer.open(path, "log", "normal")) as other, closing(connect(path)) as reader:
+def test_a_checkpoint_that_cannot_be_made_fails_no_commit(path: str) -> None:
+    opened = partial(Writer.open, path, "log", "normal", commits_a_checkpoint=1)
+    with (
+        closing(opened(busy_s=0.02)) as writer,
+        closing(opened()) as other,
+        closing(connect(path)) as reader,
+    ):
         other.commit([append("a", started(), expected=0)])
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM lib_runs").fetchall()
@@ -228,22 +225,27 @@ def _first(race: Callable[[], None], statement: str) -> None:
         race()
 
 
-async def test_appends_that_wait_together_share_a_transaction(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    batches: list[int] = []
-    commit = Writer.commit
+def commits(path: str) -> int:
+    """Count the transactions in a write-ahead log that no checkpoint has emptied.
 
-    def counted(self: Writer, operations: Sequence[Operation]) -> Commit:
-        batches.append(len(operations))
-        return commit(self, operations)
+    Source: "WAL-mode File Format" of SQLite: a header of 32 bytes, then frames, each with a header
+    of 24 bytes, whose second number is not 0 if the frame ends a transaction.
+    """
+    log = Path(f"{path}-wal").read_bytes()
+    frame_size = 24 + int.from_bytes(log[8:12])
+    frames = range(32, len(log), frame_size)
+    return sum(log[start + 4 : start + 8] != bytes(4) for start in frames)
 
-    monkeypatch.setattr(Writer, "commit", counted)
-    store = SQLiteEventStore(tmp_path / "log.db")
+
+async def test_appends_that_wait_together_share_a_transaction(path: str) -> None:
+    store = SQLiteEventStore(path)
     await store.setup()
+    counts = [await asyncio.to_thread(commits, path)]
     await asyncio.gather(*(begin(store, f"run-{number}") for number in range(50)))
+    counts.append(await asyncio.to_thread(commits, path))
     appends = [store.append(f"run-{n}", [note()], expected=1) for n in range(50)]
     await asyncio.gather(*appends)
+    counts.append(await asyncio.to_thread(commits, path))
     await store.close()
 
-    assert batches == [50, 50]
+    assert counts == [counts[0], counts[0] + 1, counts[0] + 2]

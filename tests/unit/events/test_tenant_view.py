@@ -150,12 +150,14 @@ async def test_marks_of_views_are_separate() -> None:
     assert await store.marks("") == {tenant_mark("globex", mark): "globex"}
 
 
-async def test_blob_users_are_only_runs_of_the_tenant(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("lib.events.tenant._USERS_AT_ONCE", 2)
+class SmallPages(TenantEventStore):
+    _users_at_once = 2
 
-    _, acme, globex = await opened()
+
+async def test_blob_users_are_only_runs_of_the_tenant() -> None:
+    store = MemoryEventStore()
+    await store.setup()
+    acme, globex = SmallPages(store, "acme"), SmallPages(store, "globex")
     for number in range(9):
         await begin(globex, f"g{number}", input=attached("d" * 64))
     await begin(acme, "a", input=attached("d" * 64))

@@ -305,24 +305,29 @@ def test_its_destination_names_host_and_project_and_no_key():
 # -- what a run is found by ------------------------------------------------------------------------
 
 
-def test_feedback_has_the_start_of_a_run_that_the_sink_has_sent(
-    monkeypatch: pytest.MonkeyPatch,
-):
-    monkeypatch.setattr("lib.observe.sinks.langsmith._MAX_STARTS", 2)
+class Forgetful(LangSmithSink):
+    _max_starts = 2
+
+
+def test_feedback_has_the_start_of_a_run_that_the_sink_has_sent():
+    def sink(server: LangSmithServer, **options: Any) -> LangSmithSink:
+        return Forgetful(API_KEY, endpoint=server.endpoint, **options)
+
+    vendor = replace(LANGSMITH, sink=sink)
 
     async def work(sink: LangSmithSink, _: LangSmithServer) -> None:
         await sink.export(TRACE)
         for span in TRACE[1:]:
             await sink.score(span.trace_id, [SCORE], span_id=span.span_id)
 
-    served(work, server=LangSmithServer(asks_for_start=True))
+    vendor.served(work, server=LangSmithServer(asks_for_start=True))
 
     async def late(sink: LangSmithSink, _: LangSmithServer) -> None:
         await sink.export(TRACE)
         await sink.score(ROOT.trace_id, [SCORE], span_id=ROOT.span_id)  # which is forgotten
 
-    assert failure(late, server=LangSmithServer(asks_for_start=True)).permanent
-    [feedback] = served(late).feedback.values()
+    assert vendor.failure(late, server=LangSmithServer(asks_for_start=True)).permanent
+    [feedback] = vendor.served(late).feedback.values()
     assert "start_time" not in feedback
 
 

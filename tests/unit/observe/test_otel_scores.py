@@ -126,10 +126,13 @@ async def test_no_scores_send_nothing():
     assert sending.sent == []
 
 
-async def test_only_so_many_roots_are_remembered(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("lib.observe.sinks.otel._MAX_ROOTS", 2)
+class Forgetful(OTelSink):
+    _max_roots = 2
+
+
+async def test_only_so_many_roots_are_remembered():
     sending = Sending()
-    sink = OTelSink(sending)
+    sink = Forgetful(sending)
 
     for number in (1, 2, 1, 3):
         await sink.export(make_trace(number))

@@ -34,21 +34,24 @@ _number: Final = re.compile(r"\s*([0-9]{1,6})\s*", re.ASCII).fullmatch
 _NO_ATTRIBUTES: Final[dict[str, str]] = {}
 
 
-def read_blocks(source: str, *, url: str, max_events: int = MAX_EVENTS) -> Blocks:
+def read_blocks(
+    source: str, *, url: str, max_events: int = MAX_EVENTS, max_blocks: int = MAX_BLOCKS
+) -> Blocks:
     """Return the visible blocks of a page; what is not seen, scripts and comments are left out.
 
     Linear: every text and tag is handled once, and at most `max_events` of them, and no more than
-    `MAX_BLOCKS` elements that stand on their own.
+    `max_blocks` elements that stand on their own.
 
     Args:
         source: HTML.
         url: where it came from, for its links.
         max_events: how many texts and tags are read.
+        max_blocks: how many block elements are read.
     """
     reader, sight = _Reader(source, Links(url)), find_hidden_text(source)
     end_of_sight = len(source) if sight.end is None else sight.end
     for number, (kind, value, start, end) in enumerate(_tokens(source)):
-        if number >= max_events or reader.opened > MAX_BLOCKS or start >= end_of_sight:
+        if number >= max_events or reader.opened > max_blocks or start >= end_of_sight:
             reader.page.cut = True
             break
         if kind == "text":

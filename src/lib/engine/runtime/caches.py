@@ -264,10 +264,22 @@ class StateCache:
     """
 
     def __init__(
-        self, store: EventStore, conversations: ConversationCache, *, kept: int = KEPT
+        self,
+        store: EventStore,
+        conversations: ConversationCache,
+        *,
+        kept: int = KEPT,
+        page: int = PAGE,
     ) -> None:
-        """Take the logs, and what turns go on with."""
-        self._store = store
+        """Take the logs, and what turns go on with.
+
+        Args:
+            store: the logs.
+            conversations: of earlier turns.
+            kept: how many states of idle sessions to keep.
+            page: how many events to read at once.
+        """
+        self._store, self._page = store, page
         self._histories = conversations
         self._limit = kept
         self._kept: OrderedDict[str, RunState[Any]] = OrderedDict()
@@ -293,15 +305,15 @@ class StateCache:
                 rehydration = Rehydration(algorithm, kept)
                 rehydration.extend(tail[1:])
                 return rehydration.state, rehydration.decided()
-        page = log or await self._store.read(run_id, limit=PAGE)
+        page = log or await self._store.read(run_id, limit=self._page)
         if not page:
             return None
         past = await self._histories.before(page[0])
         rehydration = Rehydration(algorithm, begin(algorithm, page[0], past.conversation))
         rehydration.extend(page[1:])
-        if not log and len(page) == PAGE:
+        if not log and len(page) == self._page:
             after = page[-1].seq
-            async for page in log_pages(self._store, run_id, after=after, page=PAGE):
+            async for page in log_pages(self._store, run_id, after=after, page=self._page):
                 rehydration.extend(_draining(page))
         return rehydration.state, rehydration.decided()
 

@@ -240,7 +240,7 @@ class Driver:
             events = await self._run_log.to_events(results, self._run_log.state.head)
             probe = self._run_log.fold(self._run_log.state, events)
             step = next_step(self._run_log.algorithm, probe)
-            await _hash_messages(step.requests)
+            await hash_messages(step.requests)
             follow_up = await self._run_log.to_events(self._drafts(step, probe), probe.head)
             if not events and not follow_up:
                 return
@@ -353,7 +353,7 @@ class Driver:
         await self._cancel_children()
         poisoned = self._run_log.state.poisoned
         if not poisoned:  # else it ends even if what it asks for cannot be hashed
-            await _hash_messages(decided.values())
+            await hash_messages(decided.values())
         for event in list(self._run_log.state.open.values()):
             if event.kind in k.SPAWNS_RUN or not poisoned:
                 self._recover(event, decided.get(event.data["key"]))
@@ -539,14 +539,18 @@ def _log_unknown(request: Event) -> None:
         log_run(logging.WARNING, request.run_id, what, request.data["key"], request.data["name"])
 
 
-async def _hash_messages(requests: Iterable[Request]) -> None:
+async def hash_messages(requests: Iterable[Request], *, chars: int = _HASHED_CHARS) -> None:
     """Hash the messages of model requests, with pauses for other tasks where they are many.
 
     The pauses are in real time, whatever the clock of the engine.
+
+    Args:
+        requests: of any kind.
+        chars: how many to hash between two pauses.
     """
     for request in requests:
         if isinstance(request, LLMRequest):
-            while request.history.hash_incrementally(_HASHED_CHARS):
+            while request.history.hash_incrementally(chars):
                 await SYSTEM_CLOCK.sleep(_PAUSE_S)
 
 

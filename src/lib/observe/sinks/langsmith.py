@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib.errors import ExportError
@@ -32,7 +32,6 @@ _WAITS_S: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 _FEEDBACK_IDS: Final = uuid.UUID("7d1c2a68-52f4-5b0e-9d1f-3c0f6a4f7b52")
 _DECIMALS: Final = 4
-_MAX_STARTS: Final = 10_000
 _PRICED: Final = frozenset({"llm", "embedding"})
 
 
@@ -43,6 +42,8 @@ class LangSmithSink(OTelSink):
     it answered: give this sink whole traces, and no sampling inside of them. What it does with a
     second span of one id is not documented, so each is sent once, when it has ended.
     """
+
+    _max_starts: ClassVar[int] = 10_000
 
     def __init__(
         self,
@@ -155,7 +156,7 @@ class LangSmithSink(OTelSink):
 
     def _outgoing(self, span: Span) -> Span:
         self._starts[span.span_id] = span.start
-        if len(self._starts) > _MAX_STARTS:
+        if len(self._starts) > self._max_starts:
             self._starts.popitem(last=False)
         span = with_exception_event(span)
         if self._provider is None or span.kind not in _PRICED:

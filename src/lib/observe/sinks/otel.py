@@ -13,7 +13,7 @@ from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import takewhile
-from typing import Any, Final, Literal, Protocol, get_args, overload
+from typing import Any, ClassVar, Final, Literal, Protocol, get_args, overload
 from urllib.parse import unquote, urlsplit
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
@@ -110,9 +110,6 @@ def _pairs(name: str, text: str) -> dict[str, str]:
     return pairs
 
 
-_MAX_ROOTS: Final = 10_000
-"""How many traces to know the root of, for scores that are in no log."""
-
 _TRACES_PER_EXPORT: Final = 32
 """Small traces go together, since each request takes its time."""
 
@@ -181,6 +178,8 @@ class OTelSink(AsyncClosable):
     """
 
     traits: SinkTraits
+    _max_roots: ClassVar[int] = 10_000
+    """How many traces to know the root of, for scores that are in no log."""
 
     def __init__(
         self,
@@ -337,7 +336,7 @@ class OTelSink(AsyncClosable):
                 for trace_id in {span.trace_id, self.trace_id_of(span)}:
                     self._roots[trace_id] = root
                     self._roots.move_to_end(trace_id)
-        while len(self._roots) > _MAX_ROOTS:
+        while len(self._roots) > self._max_roots:
             self._roots.popitem(last=False)
 
 

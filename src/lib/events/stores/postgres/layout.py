@@ -47,7 +47,6 @@ _MAKE_ID: Final = """
     ON CONFLICT (key) DO NOTHING
 """
 _FIND_RECORD: Final = "SELECT value FROM {lib_meta} WHERE key = %(key)s"
-_PAGE: Final = 1_000
 DEFAULT_PARTITIONS: Final = 8
 
 _VERSION_1: Final = (
@@ -147,25 +146,25 @@ async def _create(using: Cursor, place: Place, partitions: int) -> None:
     await run(using, place.put(_PARTITIONS), {"count": partitions})
 
 
-async def _index_blobs(using: Cursor, place: Place, _: int) -> None:
-    """Make room for tombstones, and note which runs refer to which blobs."""
+async def index_blobs(using: Cursor, place: Place, _: int, *, limit: int = 1_000) -> None:
+    """Make room for tombstones, and note which runs refer to which blobs, by so many events."""
     for statement in _VERSION_2:
         await run(using, place.put(statement))
     part, pos = -1, 0
     while True:
-        page = {"part": part, "pos": pos, "limit": _PAGE}
+        page = {"part": part, "pos": pos, "limit": limit}
         rows = await (await run(using, place.put(_MAYBE_BLOBS), page)).fetchall()
         for part, pos, number, kind, data in rows:  # noqa: B007 - the next page begins after the last one
             digests = sorted(blob_digests(kind, decode_data(data)))
             if digests:
                 await run(using, place.put(_USES), {"run": number, "digests": texts(digests)})
-        if len(rows) < _PAGE:
+        if len(rows) < limit:
             return
 
 
 Migration = tuple[int, Callable[[Cursor, Place, int], Awaitable[None]]]
 
-MIGRATIONS: Final[Sequence[Migration]] = ((1, _create), (2, _index_blobs))
+MIGRATIONS: Final[Sequence[Migration]] = ((1, _create), (2, index_blobs))
 """How a store gets to each version from the one before."""
 
 

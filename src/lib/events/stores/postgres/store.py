@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Final, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib._util.contexts import AsyncStore
@@ -30,18 +30,20 @@ from lib.events.stores.postgres.leases import Leases
 from lib.events.stores.postgres.marks import Changes
 from lib.events.stores.postgres.reader import Reader
 from lib.events.stores.postgres.schema import place_of, typed_errors
-from lib.events.stores.postgres.writer import Writer
+from lib.events.stores.postgres.writer import Limits, Writer
 from lib.events.wakeups import Wakeups, poll_for_commits
 
 _MAX_EVENTS: Final = 1_000
-_MAX_CACHED_HEADS: Final = 10_000
 
 
 class Watch:
     """The position in each partition up to which listeners have been woken."""
 
-    def __init__(self, reader: Reader, wakeups: Wakeups, heads: Mapping[int, int]) -> None:
+    def __init__(
+        self, reader: Reader, wakeups: Wakeups, heads: Mapping[int, int], limits: Limits
+    ) -> None:
         """Begin at the present heads of the partitions."""
+        self._limits = limits
         self._reader, self._wakeups = reader, wakeups
         self._positions = dict(heads)
         self._own_heads: dict[str, int] = {}
@@ -52,7 +54,7 @@ class Watch:
         """Wake listeners for a commit of this process."""
         if before == self._positions[partition]:
             self._positions[partition] = after
-        if len(self._own_heads) > _MAX_CACHED_HEADS:
+        if len(self._own_heads) > self._limits.runs:
             self._own_heads.clear()
         for run_id, (head, signal) in runs.items():
             self._own_heads[run_id] = head
@@ -79,7 +81,6 @@ class Watch:
             self._wakeups.committed(run_id, signal=True, partition=partition)
 
 
-_MAX_CACHED_PARTITIONS: Final = 100_000
 _MAX_PARTITIONS: Final = 1_024
 _SPARE: Final = 4
 _NEEDED_SPARE: Final = 2
@@ -97,6 +98,8 @@ class PostgresEventStore(CountsErasures, AsyncStore):
 
     Nothing rests on the state of a session, so a pooler in transaction mode may stand between.
     """
+
+    _limits: ClassVar[Limits] = Limits()
 
     def __init__(
         self,
@@ -205,7 +208,7 @@ class PostgresEventStore(CountsErasures, AsyncStore):
             connections = await self._connect(held)
         reader = Reader(self._place, connections, self._partitions, read_only=self._read_only)
         heads = await reader.heads()
-        watch = Watch(reader, self._wakeups, heads)
+        watch = Watch(reader, self._wakeups, heads, self._limits)
         polling = poll_for_commits(
             watch.look,
             wakeups=self._wakeups,
@@ -218,7 +221,9 @@ class PostgresEventStore(CountsErasures, AsyncStore):
             self._changes = Changes(self._place, connections)
             self._leases = Leases(self._place, connections, self._clock)
             held.push_async_callback(self._leases.drained)
-            self._writer = Writer(self._place, connections, self._partitions, watch.appended)
+            self._writer = Writer(
+                self._place, connections, self._partitions, watch.appended, self._limits
+            )
             held.push_async_callback(self._writer.drained)
         self._reader = reader
 
@@ -277,7 +282,7 @@ class PostgresEventStore(CountsErasures, AsyncStore):
                 return partition_of(run_id, self._partitions)
 
     def _remember(self, run_id: str, partition: int) -> None:
-        if len(self._run_partitions) >= _MAX_CACHED_PARTITIONS:
+        if len(self._run_partitions) >= self._limits.partitions:
             self._run_partitions.clear()
         self._run_partitions[run_id] = partition
 

@@ -33,12 +33,9 @@ from lib.events.stores.postgres.batch import BYTEA, ERASED, Append, Batch, Store
 from lib.events.stores.postgres.rows import Row, run_of
 from lib.events.stores.postgres.schema import Place, typed_errors
 
-_KEPT_RUNS: Final = 10_000
 _TRIES: Final = 5
 _TURNS: Final = 8
 _LANES: Final = 2
-_MAX_APPENDS: Final = 512
-_MAX_CHARS: Final = 8_000_000
 
 _LOAD: Final = "SELECT {run_columns}, name FROM {lib_runs} WHERE name = ANY(%(names)s::bytea[])"
 _LOCK: Final = """
@@ -49,6 +46,23 @@ _CONTENDED: Final = "others write to the same runs all the time"
 
 Waiting = tuple[Append, asyncio.Future[Any]]
 Appended = Callable[[int, int, int, Mapping[str, tuple[int, bool]]], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much a store writes with one statement, and how much it caches.
+
+    Attributes:
+        appends: of one statement.
+        chars: of the payloads of one statement, unless a single append has more.
+        runs: whose states are cached, for appends and for wake-ups each.
+        partitions: how many runs have their partition cached.
+    """
+
+    appends: int = 512
+    chars: int = 8_000_000
+    runs: int = 10_000
+    partitions: int = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +83,12 @@ class Writer:
     """Appends to one store, a batch at a time on each of its lanes."""
 
     def __init__(
-        self, place: Place, connections: Connections, partitions: int, appended: Appended
+        self,
+        place: Place,
+        connections: Connections,
+        partitions: int,
+        appended: Appended,
+        limits: Limits,
     ) -> None:
         """Begin without work.
 
@@ -80,7 +99,9 @@ class Writer:
             appended: called after each transaction for each of its partitions, with the partition,
                 the positions before and after it, and the runs appended to, each with its
                 head and whether by a signal.
+            limits: of a statement, and of the cache.
         """
+        self._limits = limits
         self._place, self._connections = place, connections
         self._partitions, self._appended = partitions, appended
         self._cached: dict[str, StoredRun] = {}
@@ -152,12 +173,12 @@ class Writer:
     def _next(self) -> list[Waiting]:
         """Take appends of partitions that no lane writes to, as many as fit into a statement."""
         batch: list[Waiting] = []
-        size = 0
+        limits, size = self._limits, 0
         for partition in self._free():
             waiting = self._waiting.pop(partition)
             for place, (append, _) in enumerate(waiting):
                 size += append.size
-                if batch and (size > _MAX_CHARS or len(batch) >= _MAX_APPENDS):
+                if batch and (size > limits.chars or len(batch) >= limits.appends):
                     self._waiting[partition] = waiting[place:]
                     return batch
                 batch.append(waiting[place])
@@ -180,7 +201,7 @@ class Writer:
 
     async def _try(self, batch: list[Waiting], connection: Connection) -> list[Waiting]:
         """Write appends on cached states; return those that must be tried again."""
-        if len(self._cached) > _KEPT_RUNS:
+        if len(self._cached) > self._limits.runs:
             self._cached.clear()
         try:
             written = await self._write(batch, connection, self._cached)

@@ -25,11 +25,24 @@ from lib.events.stores.redis import rows
 from lib.events.stores.redis.rows import raw
 
 _MICROSECOND: Final = timedelta(microseconds=1)
-_KEPT_RUNS: Final = 10_000
-_MAX_OPERATIONS: Final = 256
 _MAX_BYTES: Final = 4 * 1024 * 1024  # the server does nothing else while a script runs
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much a store does in one round trip, and how much it caches.
+
+    Attributes:
+        operations: written by one script.
+        runs: listed by one script.
+        cached_runs: whose states are cached.
+    """
+
+    operations: int = 256
+    runs: int = 500
+    cached_runs: int = 10_000
 
 
 class Outdated(Exception):
@@ -63,8 +76,9 @@ class Operation(Protocol):
 class RunCache:
     """The states of runs as this process last saw them; the script of each append checks them."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_runs: int) -> None:
         """Begin empty."""
+        self._max_runs = max_runs
         self._runs: dict[str, RunInfo] = {}
 
     def get(self, run_id: str) -> RunInfo | None:
@@ -73,7 +87,7 @@ class RunCache:
 
     def put(self, info: RunInfo) -> None:
         """Cache the state of a run; a full cache is emptied first."""
-        if len(self._runs) >= _KEPT_RUNS:
+        if len(self._runs) >= self._max_runs:
             self._runs.clear()
         self._runs[info.run_id] = info
 
@@ -287,6 +301,7 @@ class Lane:
         self,
         commit: Callable[[Sequence[bytes]], Awaitable[Sequence[Any]]],
         committed: Callable[[Sequence[Any]], None],
+        max_operations: int,
     ) -> None:
         """Begin without work.
 
@@ -294,10 +309,11 @@ class Lane:
             commit: carries out operations, each as arguments of the script, and returns a reply
                 for each.
             committed: called after each script with the outcomes of what it has carried out.
+            max_operations: of one script.
         """
         self._commit, self._committed = commit, committed
         self._batcher = Batcher(
-            self._run_script, name="lib.events.commit", max_items=_MAX_OPERATIONS
+            self._run_script, name="lib.events.commit", max_items=max_operations
         )
 
     def put(self, operation: Operation) -> asyncio.Future[Any]:

@@ -18,7 +18,6 @@ from lib.events.stores.redis.operations import prefix_range
 from lib.events.stores.redis.rows import raw
 from lib.events.stores.redis.server import GONE, Server
 
-_PAGE: Final = 500
 _MOST_BYTES: Final = 4 * 1024 * 1024  # the server does nothing else while a script runs
 
 
@@ -141,8 +140,17 @@ return users
 class Reader:
     """Reads one store; every method sees all that has been written before its call."""
 
-    def __init__(self, server: Server, key: str, store: str, store_id: str) -> None:
-        """Take the connections to it, the beginning of its keys, its name in errors, its id."""
+    def __init__(self, server: Server, key: str, store: str, store_id: str, *, page: int) -> None:
+        """Take what it reads from.
+
+        Args:
+            server: the connections to it.
+            key: the beginning of its keys.
+            store: its name in errors.
+            store_id: its id.
+            page: how many runs are listed by one script.
+        """
+        self._page = page
         self._server = server
         self._key = key
         self._store = store
@@ -194,12 +202,12 @@ class Reader:
         """Return runs; see `EventStore.runs`."""
         after = await self._number(query.after)
         found: list[RunInfo] = []
-        size, more = _PAGE if query.limit is None else min(query.limit, _PAGE), True
+        size, more = self._page if query.limit is None else min(query.limit, self._page), True
         while more and (query.limit is None or len(found) < query.limit):
             args = (after, size, *rows.indexes_of(query))
             after, page = await self._run(_RUNS, *args)
             found += [info for info in map(rows.run_of, page) if matches(info, query)]
-            more, size = len(page) == size, _PAGE
+            more, size = len(page) == size, self._page
         return found[: query.limit]
 
     async def _number(self, run_id: str | None) -> bytes:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from lib._util.clock import SYSTEM_CLOCK, Clock, own_time
 from lib._util.contexts import AsyncStore
@@ -35,7 +35,15 @@ from lib.events.runs import (
 )
 from lib.events.store import LAYOUT_VERSION, START, CountsErasures, FeedPage, Tombstone
 from lib.events.stores.redis import layout, operations
-from lib.events.stores.redis.operations import Append, Lane, Operation, Outdated, RunCache, Stored
+from lib.events.stores.redis.operations import (
+    Append,
+    Lane,
+    Limits,
+    Operation,
+    Outdated,
+    RunCache,
+    Stored,
+)
 from lib.events.stores.redis.reader import Reader
 from lib.events.stores.redis.server import Server, inspect, rewrite
 from lib.events.stores.redis.writes import COMMIT
@@ -107,6 +115,8 @@ class RedisEventStore(CountsErasures, AsyncStore):
     rewritten: `purge` has it rewritten now. Snapshots (`dump.rdb`) and back-ups are yours.
     """
 
+    _limits: ClassVar[Limits] = Limits()
+
     def __init__(
         self,
         url: str,
@@ -153,7 +163,7 @@ class RedisEventStore(CountsErasures, AsyncStore):
         self._server(connections=self._connections(partitions or 1))  # refuses what is no URL
         self._clock = clock
         self._wakeups = Wakeups()
-        self._cache = RunCache()
+        self._cache = RunCache(self._limits.cached_runs)
         self._gate = asyncio.Lock()
         self._held = AsyncExitStack()
         self._opened: _Opened | None = None
@@ -206,9 +216,9 @@ class RedisEventStore(CountsErasures, AsyncStore):
         self._partitions = await self._found()
         server = self._server(connections=self._connections(self._partitions))
         held.push_async_callback(server.close)
-        self._cache = RunCache()
+        self._cache = RunCache(self._limits.cached_runs)
         seen = FeedLengths(await self._feed_lengths(server), self._wakeups)
-        reader = Reader(server, self._key, self._name, self._id)
+        reader = Reader(server, self._key, self._name, self._id, page=self._limits.runs)
         opened = _Opened(server, reader, self._lanes(server, seen))
         polling = poll_for_commits(
             partial(self._look, server, seen),
@@ -250,7 +260,9 @@ class RedisEventStore(CountsErasures, AsyncStore):
         if self._read_only:
             return ()
         commit, committed = partial(self._commit, server), partial(self._committed, seen)
-        return [Lane(commit, committed) for _ in range(self._partitions + 1)]
+        return [
+            Lane(commit, committed, self._limits.operations) for _ in range(self._partitions + 1)
+        ]
 
     async def close(self) -> None:
         """Write what waits, and disconnect; safe to repeat."""

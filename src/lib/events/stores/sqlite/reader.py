@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from typing import Any, Final
 
@@ -29,8 +30,11 @@ class Reader:
         store: str,
         path: str = "",
         file: OpenFile | None = None,
+        *,
+        connect: Callable[[str], sqlite3.Connection] = connect_to_read,
     ) -> None:
-        """Take a connection to a file of the newest layout, and the path of that file."""
+        """Take a connection to a file of the newest layout, its path, and the way to open it."""
+        self._connect = connect
         self._connection = connection
         self._path = path
         self._store = store
@@ -38,16 +42,24 @@ class Reader:
         self._version: int | None = None
 
     @classmethod
-    def open(cls, path: str, store: str) -> Reader:
+    def open(
+        cls,
+        path: str,
+        store: str,
+        *,
+        connect: Callable[[str], sqlite3.Connection] = connect_to_read,
+    ) -> Reader:
         """Open a file that exists and has the newest layout.
 
         Raises:
             StoreError: see `EventStore.setup`.
         """
         with typed_errors(store), ExitStack() as held:
-            connection = held.enter_context(closing(connect_to_read(path)))
+            connection = held.enter_context(closing(connect(path)))
             check_readable(connection, store)
-            reader = cls(connection, store, path, OpenFile.of(connection, path, store))
+            reader = cls(
+                connection, store, path, OpenFile.of(connection, path, store), connect=connect
+            )
             reader.look()
             held.pop_all()
             return reader
@@ -184,7 +196,7 @@ class Reader:
                         self._file.check()
                         return found
                 self._file.check()
-                old, self._connection = self._connection, connect_to_read(self._path)
+                old, self._connection = self._connection, self._connect(self._path)
                 self._file = OpenFile.of(self._connection, self._path, self._store)
                 self._version = None
                 old.close()

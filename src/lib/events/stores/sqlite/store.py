@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any, Final, Literal, TypeVar, get_args
+from typing import Any, ClassVar, Final, Literal, TypeVar, get_args
 
 from lib._util.batcher import Batcher
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib._util.contexts import AsyncStore
-from lib._util.sqlite import MEMORY
+from lib._util.sqlite import BUSY_S, MEMORY
 from lib._util.tasks import cancelled
 from lib.errors import StoreClosed, StoreReadOnly
 from lib.events.codec import encode_data
@@ -49,6 +49,8 @@ class SQLiteEventStore(ChecksIntegrity, CountsErasures, AsyncStore):
     After a file is deleted, moved or replaced while it is open, reads and writes raise
     `StoreCorrupt`: no commit is confirmed that only a file without a name holds.
     """
+
+    _busy_s: ClassVar[float] = BUSY_S
 
     def __init__(
         self,
@@ -123,7 +125,9 @@ class SQLiteEventStore(ChecksIntegrity, CountsErasures, AsyncStore):
         else:
             if not self._in_memory:
                 writing = _thread(held, "lib-events-write")
-            opened = partial(Writer.open, self._path, self._name, self._synchronous)
+            opened = partial(
+                Writer.open, self._path, self._name, self._synchronous, busy_s=self._busy_s
+            )
             writer = await _opened(held, writing, opened)
             if self._in_memory:
                 reader = Reader(writer.connection, self._name)

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
-from lib._util.sqlite import MEMORY, connect, transaction, use_write_ahead_log
+from lib._util.sqlite import BUSY_S, MEMORY, connect, transaction, use_write_ahead_log
 from lib.errors import RunErased, StoreError
 from lib.events.blobs import BLOB_MARKER, blob_digests
 from lib.events.codec import encode_time, with_copies
@@ -41,8 +41,6 @@ from lib.events.stores.sqlite.layout import USE_BLOB, migrate, refuse_newer
 
 _log = logging.getLogger(__name__)
 
-_MAX_CACHED_RUNS: Final = 10_000
-_COMMITS_A_CHECKPOINT: Final = 100
 
 _FREE: Final = """
     SELECT id, run_id, epoch + 1, owner IS NOT NULL FROM lib_runs
@@ -87,10 +85,25 @@ class Writer:
     """Writes one file."""
 
     def __init__(
-        self, connection: sqlite3.Connection, store: str, file: OpenFile | None = None
+        self,
+        connection: sqlite3.Connection,
+        store: str,
+        file: OpenFile | None = None,
+        *,
+        cached_runs: int = 10_000,
+        commits_a_checkpoint: int = 100,
     ) -> None:
-        """Take a connection to a file of the newest layout; `file` is None for one in memory."""
+        """Take a connection to a file of the newest layout.
+
+        Args:
+            connection: has the file open.
+            store: its name in messages.
+            file: None for one in memory.
+            cached_runs: how many runs to keep the states of.
+            commits_a_checkpoint: commits from one checkpoint to the next, where others write, too.
+        """
         self.connection = connection
+        self._cached_runs, self._commits_a_checkpoint = cached_runs, commits_a_checkpoint
         self._store = store
         self._file = file or OpenFile(store)
         self._version: int | None = None
@@ -106,14 +119,29 @@ class Writer:
         self._appended: dict[str, bool] = {}
 
     @classmethod
-    def open(cls, path: str, store: str, synchronous: str) -> Writer:
+    def open(
+        cls,
+        path: str,
+        store: str,
+        synchronous: str,
+        *,
+        busy_s: float = BUSY_S,
+        **limits: int,
+    ) -> Writer:
         """Open the file; create and migrate it if need be.
+
+        Args:
+            path: of the file.
+            store: its name in messages.
+            synchronous: as SQLite's PRAGMA takes it.
+            busy_s: how long to wait for another process that writes.
+            limits: as for the class.
 
         Raises:
             StoreError: see `EventStore.setup`.
         """
         with typed_errors(store), ExitStack() as held:
-            connection = held.enter_context(closing(connect(path)))
+            connection = held.enter_context(closing(connect(path, busy_s=busy_s)))
             refuse_newer(connection, store)
             connection.execute(f"PRAGMA synchronous={synchronous}")
             connection.execute("PRAGMA secure_delete=ON")  # erased data leaves the file
@@ -122,7 +150,7 @@ class Writer:
             # A file that cannot be written is refused here, and not at the first append.
             connection.execute("UPDATE lib_meta SET value = value WHERE FALSE")
             file = None if path == MEMORY else OpenFile.of(connection, path, store)
-            writer = cls(connection, store, file)
+            writer = cls(connection, store, file, **limits)
             writer.look()
             held.pop_all()
             return writer
@@ -171,7 +199,7 @@ class Writer:
         with suppress(sqlite3.Error):  # the batch is stored, even if this fails
             if self._log_holds_erased:
                 self._log_holds_erased = not truncate_log(self.connection)
-            elif self._shared and self._commits % _COMMITS_A_CHECKPOINT == 0:
+            elif self._shared and self._commits % self._commits_a_checkpoint == 0:
                 self.connection.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
 
     def close(self) -> None:
@@ -190,7 +218,7 @@ class Writer:
             self.connection.close()
 
     def _refresh(self) -> bool:
-        if len(self._runs) > _MAX_CACHED_RUNS:
+        if len(self._runs) > self._cached_runs:
             self._forget()
         foreign = self.look()
         if not self._layout_checked:

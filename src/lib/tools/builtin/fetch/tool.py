@@ -116,8 +116,21 @@ def http_fetch_tool(
 class Reading:
     """Turns pages into text, in threads of its own, few at once and fewer for one domain."""
 
-    def __init__(self) -> None:
-        """Prepare."""
+    def __init__(
+        self,
+        *,
+        read: Callable[..., Extracted] = extract,
+        cpu_s: float = EXTRACTION_CPU_S,
+        timeout_s: float = EXTRACTION_S,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            read: turns the bytes of a page into text.
+            cpu_s: seconds of CPU that it may take.
+            timeout_s: seconds that it may take by the clock, once it has its turn.
+        """
+        self._read, self._cpu_s, self._timeout_s = read, cpu_s, timeout_s
         self._turns = LoopTurns(MAX_EXTRACTIONS_PER_PARTY, MAX_EXTRACTIONS)
 
     async def text_of(self, fetched: Page) -> Extracted:
@@ -126,11 +139,11 @@ class Reading:
         Raises:
             ToolError: it has none that can be read, or reading takes too long.
         """
-        effort = Effort(EXTRACTION_CPU_S)
+        effort = Effort(self._cpu_s)
 
         def work() -> Extracted:
             with effort.counting():
-                return extract(
+                return self._read(
                     fetched.body,
                     content_type=fetched.content_type,
                     charset=fetched.charset,
@@ -139,7 +152,7 @@ class Reading:
 
         try:
             async with self._turns.here().turn(party_of(urlsplit(fetched.url).hostname or "")):
-                async with asyncio.timeout(EXTRACTION_S):
+                async with asyncio.timeout(self._timeout_s):
                     return await _THREADS.run(work)
         except (TimeoutError, EffortSpent):
             fault = ToolError("timeout", "turning the page into text took too long")

@@ -12,12 +12,13 @@ from fakes.hostile_server import HostileServer
 from lib._util.clock import SYSTEM_CLOCK
 from lib.errors import ToolError
 from lib.testing.aio import run
-from lib.tools.builtin.fetch import bounded_stream
 from lib.tools.builtin.fetch.answer import Answer
 from lib.tools.builtin.fetch.bounded_stream import (
     MAX_HEAD_READ_BYTES,
     MAX_HEAD_WIRE_BYTES,
     BoundedBackend,
+    BoundedStream,
+    TooMuchSentError,
     wire_limit,
 )
 from lib.tools.builtin.fetch.fetcher import Page, SafeFetcher
@@ -112,21 +113,34 @@ async def test_what_comes_through_a_proxy_is_limited_too(scenario: str) -> None:
         assert (await main()).truncated
 
 
-async def test_each_fetch_has_its_limits_anew(
-    internet: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bounded_stream, "MAX_HEAD_WIRE_BYTES", 200)
-    monkeypatch.setattr(bounded_stream, "OVERHEAD_BYTES", 0)
+class Endless:
+    """A connection that always has more to read."""
 
-    async def main() -> list[Page]:
-        policy = FetchPolicy(max_bytes=100)
-        async with (
-            HostileServer() as internet.server,
-            SafeFetcher(policy, resolver=resolve) as fetcher,
-        ):
-            return [await fetcher.fetch("http://srv.test/") for _ in range(8)]
+    async def read(self, max_bytes: int, timeout: float | None) -> bytes:
+        return bytes(max_bytes)
 
-    assert [page.truncated for page in (await main())] == [False] * 8
+    async def write(self, buffer: bytes, timeout: float | None) -> None:
+        """Take a request."""
+
+
+async def read_to_the_limit(stream: BoundedStream) -> int:
+    total = 0
+    while True:
+        try:
+            total += len(await stream.read(1 << 20))
+        except TooMuchSentError:
+            return total
+
+
+async def test_each_request_of_a_connection_has_its_limits_anew() -> None:
+    stream = BoundedStream(Endless())
+    assert await read_to_the_limit(stream) == MAX_HEAD_WIRE_BYTES
+
+    for _ in range(2):
+        await stream.write(b"GET / HTTP/1.1")
+        assert await read_to_the_limit(stream) == MAX_HEAD_WIRE_BYTES
+        stream.expect_body(100)
+        assert await read_to_the_limit(stream) == wire_limit(100)
 
 
 def test_others_have_a_turn_between_small_chunks_of_any_transport() -> None:

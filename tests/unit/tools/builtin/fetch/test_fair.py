@@ -191,9 +191,7 @@ async def test_turning_content_into_text_asks_often_whether_to_go_on(
     assert steps > 60
 
 
-async def test_a_page_that_nobody_waits_for_any_more_frees_its_thread(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_page_that_nobody_waits_for_any_more_frees_its_thread() -> None:
     begun, ended = threading.Event(), threading.Event()
 
     def endless(*_: Any, **__: Any) -> Any:
@@ -204,9 +202,7 @@ async def test_a_page_that_nobody_waits_for_any_more_frees_its_thread(
         finally:
             ended.set()
 
-    monkeypatch.setattr(module, "extract", endless)
-
-    task = asyncio.create_task(module.Reading().text_of(page("https://e.org/")))
+    task = asyncio.create_task(module.Reading(read=endless).text_of(page("https://e.org/")))
     await asyncio.to_thread(begun.wait, 60)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -214,11 +210,8 @@ async def test_a_page_that_nobody_waits_for_any_more_frees_its_thread(
     assert await asyncio.to_thread(ended.wait, 60)
 
 
-async def test_pages_that_take_too_much_cpu_are_refused_and_others_are_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(module, "EXTRACTION_CPU_S", 0.0)
-    reading = module.Reading()
+async def test_pages_that_take_too_much_cpu_are_refused_and_others_are_read() -> None:
+    reading = module.Reading(cpu_s=0.0)
 
     evil = [page(f"https://a{n}.evil.com/", b"<p>x" * 50_000) for n in range(12)]
     pages = [*evil, page("https://good.com/", b"<p>a harmless page")]

@@ -105,16 +105,12 @@ def test_pages_are_turned_into_text_at_the_same_time_in_several_loops() -> None:
     assert len(set(run(main()) + run(main()))) == 1
 
 
-async def test_the_title_of_a_page_is_one_line_of_limited_length(monkeypatch: Any) -> None:
-    def extract(body: bytes, *, url: str, **_: Any) -> Any:
-        title = "a\ntitle\n" + "x" * 300
-        return module.Extracted(title=title, text="text", note="a note", charset="utf-8")
+async def test_the_title_of_a_page_is_one_line_of_limited_length() -> None:
+    title = "a\ntitle\n" + "x" * 300
+    extracted = module.Extracted(title=title, text="text", note="a note", charset="utf-8")
+    fetched = await fetcher().fetch("http://example.com/")
 
-    monkeypatch.setattr(module, "extract", extract)
-
-    first, *rest = (
-        await call(http_fetch_tool(fetcher=fetcher()), url="http://example.com/")
-    ).split("\n")
+    first, *rest = module.shown(fetched, extracted, start=0, max_chars=100).split("\n")
 
     assert first == "title: a title " + "x" * 192
     assert rest == ["url: http://example.com/", "status: 200", "note: a note", "", "text"]
@@ -202,15 +198,14 @@ async def test_hosts_may_need_approval_and_redirects_to_them_are_refused() -> No
         await call(made, url="http://example.com/to/example.org")
 
 
-async def test_turning_a_page_into_text_is_limited_in_time(monkeypatch: Any) -> None:
+async def test_turning_a_page_into_text_is_limited_in_time() -> None:
     def slow(*_: Any, **__: Any) -> Any:
         time.sleep(0.3)
 
-    monkeypatch.setattr(module, "extract", slow)
-    monkeypatch.setattr(module, "EXTRACTION_S", 0.05)
+    fetched = await fetcher().fetch("http://example.com/")
 
     with pytest.raises(ToolError, match="took too long") as caught:
-        await call(http_fetch_tool(fetcher=fetcher()), url="http://example.com/")
+        await module.Reading(read=slow, timeout_s=0.05).text_of(fetched)
 
     assert caught.value.code == "timeout"
 

@@ -316,6 +316,6 @@ def test_short_answers_of_the_system_are_put_together(
     def read_little(handle: int, count: int) -> bytes:
         return read(handle, min(count, 3))
 
-    monkeypatch.setattr("lib.tools.builtin.files.lines.os.read", read_little)
+    monkeypatch.setattr(os, "read", read_little)
 
     assert page(tmp_path / "f", 1) == LinePage("two\nthree\n", 2, None, "utf-8", 0)

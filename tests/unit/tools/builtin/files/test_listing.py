@@ -99,7 +99,7 @@ def test_what_is_gone_when_it_is_looked_at_is_still_listed(
         yield [Gone()]
 
     access = FileAccess(root)
-    monkeypatch.setattr("lib.tools.builtin.files.listing.os.scandir", scandir)
+    monkeypatch.setattr(os, "scandir", scandir)
 
     assert access.list("a")["entries"] == [{"name": "gone.txt", "type": "other", "size": None}]
 

@@ -192,16 +192,15 @@ def test_a_listing_of_long_names_ends_where_it_would_be_cut(root: Path) -> None:
     assert second["entries"][0]["name"][:3] == f"{first['next_offset']:03d}"
 
 
-def test_files_are_read_off_the_event_loop(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = read_file_tool(root)
+def test_files_are_read_off_the_event_loop(root: Path) -> None:
     threads: list[int] = []
-    read = FileAccess.read_within
 
-    def seen(*args: Any, **options: Any) -> dict[str, object]:
-        threads.append(threading.get_ident())
-        return read(*args, **options)
+    class Seen(FileAccess):
+        def read_within(self, *args: Any, **options: Any) -> dict[str, object]:
+            threads.append(threading.get_ident())
+            return super().read_within(*args, **options)
 
-    monkeypatch.setattr(FileAccess, "read_within", seen)
+    made = read_file_tool(Seen(root))
     assert call(made, path="t.txt")["lines"] == 3
     assert threads != [threading.get_ident()]
 
