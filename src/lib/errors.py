@@ -54,7 +54,7 @@ document, a prompt or a secret.
 from __future__ import annotations
 
 import re
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 __all__ = [
     "BlobError",
@@ -115,14 +115,16 @@ class LibError(Exception):
 
 
 class MissingDriver(LibError, ImportError):
-    """An optional dependency is not installed; `extra` names what brings it.
+    """An optional dependency is not installed; `extra` is the extra that installs it.
 
-    The message holds a command that works wherever the driver can be had, whether this package
-    came from an index, a wheel or a clone.
+    The message holds a command that installs it, for an installation of this package from an
+    index, a wheel or a clone.
     """
 
     def __init__(self, what: str, *, driver: str, extra: str) -> None:
-        self.what, self.driver, self.extra = what, driver, extra
+        self.what: str = what
+        self.driver: str = driver
+        self.extra: str = extra
         super().__init__(f"{what} needs {driver}: {install_command(extra)}")
 
 
@@ -140,12 +142,12 @@ def install_command(extra: str) -> str:
 
 
 class RemoteError(LibError):
-    """A server could not be reached, refused, or answered what cannot be read.
+    """A server could not be reached, refused the request, or sent an unreadable answer.
 
     Attributes:
         status: the HTTP status, or None when no answer arrived.
-        retryable: whether the same call may succeed later.
-        retry_after_s: the wait that the server wants, in seconds.
+        retryable: True if the same call may succeed later.
+        retry_after_s: the wait that the server requests, in seconds.
     """
 
     def __init__(
@@ -156,7 +158,9 @@ class RemoteError(LibError):
         retryable: bool = False,
         retry_after_s: float | None = None,
     ) -> None:
-        self.status, self.retryable, self.retry_after_s = status, retryable, retry_after_s
+        self.status: int | None = status
+        self.retryable: bool = retryable
+        self.retry_after_s: float | None = retry_after_s
         super().__init__(message)
 
 
@@ -164,54 +168,56 @@ class RemoteError(LibError):
 
 
 class StoreError(LibError):
-    """An event store could not carry out an operation.
+    """An operation of an event store failed.
 
     Attributes:
-        retryable: whether the same call may succeed later. An append that lost its connection may
-            have been stored nevertheless: read before you repeat it.
+        retryable: True if the same call may succeed later. An append whose connection was lost
+            may be stored nevertheless: read the log before you repeat it.
     """
 
     def __init__(self, *args: object, retryable: bool = False) -> None:
-        self.retryable = retryable
+        self.retryable: bool = retryable
         super().__init__(*args)
 
 
 class Conflict(StoreError):
-    """An append expected another head of the log: another writer was faster."""
+    """An append expected another last event: another writer appended first."""
 
     def __init__(self, run_id: str, *, expected: int, actual: int) -> None:
-        self.run_id, self.expected, self.actual = run_id, expected, actual
+        self.run_id: str = run_id
+        self.expected: int = expected
+        self.actual: int = actual
         super().__init__(f"run {run_id!r} is at event {actual}, the append expected {expected}")
 
 
 class RunNotFound(StoreError):
-    """No run of this id is visible to the caller."""
+    """No run with this id is visible to the caller."""
 
     def __init__(self, run_id: str) -> None:
-        self.run_id = run_id
+        self.run_id: str = run_id
         super().__init__(f"no run {run_id!r} in this store")
 
 
 class RunErased(RunNotFound):
-    """The run has been erased for good; its id is never used again."""
+    """The run was erased; its id is never used again."""
 
     def __init__(self, run_id: str) -> None:
         super().__init__(run_id)
-        self.args = (f"run {run_id!r} has been erased",)
+        self.args: tuple[Any, ...] = (f"run {run_id!r} has been erased",)
 
 
 class RunOpen(StoreError):
-    """An open run was to be erased without `force=True`."""
+    """An open run cannot be erased without `force=True`."""
 
     def __init__(self, run_id: str) -> None:
-        self.run_id = run_id
+        self.run_id: str = run_id
         super().__init__(
             f"run {run_id!r} is open: cancel it and wait for its end, or erase it with force"
         )
 
 
 class InvalidEvent(LibError, ValueError):
-    """The payload of a `lib.` event lacks a field that its readers need, or has another type there.
+    """A field in the payload of a `lib.` event is missing or has the wrong type.
 
     Nothing was written.
 
@@ -221,25 +227,30 @@ class InvalidEvent(LibError, ValueError):
     """
 
     def __init__(self, kind: str, reason: str) -> None:
-        self.kind, self.reason = kind, reason
+        self.kind: str = kind
+        self.reason: str = reason
         super().__init__(f"the payload of {kind!r} is malformed: {reason}; see lib.events.kinds")
 
 
 class SchemaTooNew(StoreError):
-    """The store was written by a newer release, which alone may open it."""
+    """The store was written by a newer release, and only that can open it."""
 
     def __init__(self, store: str, *, found: int, supported: int) -> None:
-        self.store, self.found, self.supported = store, found, supported
+        self.store: str = store
+        self.found: int = found
+        self.supported: int = supported
         super().__init__(
             f"{store} has layout {found}, this release knows up to {supported}: upgrade lib-agents"
         )
 
 
 class MigrationNeeded(StoreError):
-    """The store has an older layout and was opened without the right to migrate it."""
+    """The store has an older layout and was opened without permission to migrate it."""
 
     def __init__(self, store: str, *, found: int, supported: int) -> None:
-        self.store, self.found, self.supported = store, found, supported
+        self.store: str = store
+        self.found: int = found
+        self.supported: int = supported
         super().__init__(
             f"{store} has layout {found}, this release reads {supported}: "
             "open it once for writing to migrate it"
@@ -247,7 +258,7 @@ class MigrationNeeded(StoreError):
 
 
 class StoreReadOnly(StoreError):
-    """A write to a store that cannot be written (opened so, or on a read-only disk)."""
+    """A write to a store that was opened read-only or is on a read-only disk."""
 
 
 class StoreCorrupt(StoreError):
@@ -259,14 +270,15 @@ class StoreClosed(StoreError):
 
 
 class BlobError(LibError):
-    """A blob store could not carry out an operation."""
+    """An operation of a blob store failed."""
 
 
 class BlobMissing(BlobError):
-    """A log refers to content that the blob store does not hold, or holds damaged."""
+    """A log refers to content that is missing from the blob store, or damaged there."""
 
     def __init__(self, digest: str, *, damaged: bool = False) -> None:
-        self.digest, self.damaged = digest, damaged
+        self.digest: str = digest
+        self.damaged: bool = damaged
         super().__init__(f"blob {digest} is {'damaged' if damaged else 'not in this store'}")
 
 
@@ -274,7 +286,8 @@ class ContentTooLarge(BlobError):
     """Content is above the inline limit, and the engine has no blob store."""
 
     def __init__(self, size: int, *, limit: int) -> None:
-        self.size, self.limit = size, limit
+        self.size: int = size
+        self.limit: int = limit
         super().__init__(
             f"content of {size} bytes is above the inline limit of {limit}: give the engine blobs="
         )
@@ -291,15 +304,18 @@ class UnknownAlgorithm(EngineError):
     """A run names an algorithm that this engine does not have."""
 
     def __init__(self, name: str, *, known: tuple[str, ...]) -> None:
-        self.name, self.known = name, known
+        self.name: str = name
+        self.known: tuple[str, ...] = known
         super().__init__(f"no algorithm {name!r} in this engine, it has {', '.join(known)}")
 
 
 class UnknownTool(EngineError):
-    """An algorithm is to offer a tool that no handler of its engine has."""
+    """An algorithm offers a tool that no handler of its engine has."""
 
     def __init__(self, name: str, *, algorithm: str, known: tuple[str, ...]) -> None:
-        self.name, self.algorithm, self.known = name, algorithm, known
+        self.name: str = name
+        self.algorithm: str = algorithm
+        self.known: tuple[str, ...] = known
         super().__init__(
             f"algorithm {algorithm!r} offers the tool {name!r}, which no handler of this engine "
             f"has: there is {', '.join(known) or 'none'}"
@@ -310,7 +326,8 @@ class MissingHandler(EngineError):
     """A run needs a handler that this engine does not have."""
 
     def __init__(self, run_id: str, what: str) -> None:
-        self.run_id, self.what = run_id, what
+        self.run_id: str = run_id
+        self.what: str = what
         super().__init__(
             f"run {run_id!r} asks for {what}, which this engine has no handler for: "
             "add one to its handlers, such as LLMHandler or ToolHandler"
@@ -318,10 +335,11 @@ class MissingHandler(EngineError):
 
 
 class IdempotencyMismatch(EngineError):
-    """An idempotency key was used again for a different request."""
+    """An idempotency key was used again with other arguments."""
 
     def __init__(self, key: str, *, run_id: str) -> None:
-        self.key, self.run_id = key, run_id
+        self.key: str = key
+        self.run_id: str = run_id
         super().__init__(
             f"idempotency key {key!r} started run {run_id!r} with other arguments: take another key"
         )
@@ -331,45 +349,50 @@ class NoOutput(EngineError):
     """A run has no output of the expected type: it has not completed."""
 
     def __init__(self, run_id: str, *, outcome: str | None, reason: str) -> None:
-        self.run_id, self.outcome, self.reason = run_id, outcome, reason
+        self.run_id: str = run_id
+        self.outcome: str | None = outcome
+        self.reason: str = reason
         ended = "has not ended" if outcome is None else f"ended as {outcome}"
         why = f" ({reason})" if reason else ""
         super().__init__(f"run {run_id!r} {ended}{why}: look at .outcome, .text and .error first")
 
 
 class NotPending(EngineError):
-    """An approval for a call that does not wait for one."""
+    """An approval was given for a call that does not wait for one."""
 
     def __init__(self, run_id: str, call_id: str) -> None:
-        self.run_id, self.call_id = run_id, call_id
+        self.run_id: str = run_id
+        self.call_id: str = call_id
         super().__init__(f"call {call_id!r} of run {run_id!r} does not wait for an approval")
 
 
 class RunAbandoned(EngineError):
-    """This process stopped working on the run, which is not finished.
+    """This process stopped driving the run, which has not ended.
 
-    Another worker has taken it over, or the engine was closed; the log says how it goes on.
+    Another worker took it over, or the engine was closed; the log shows how it goes on.
     """
 
     def __init__(self, run_id: str, reason: str) -> None:
-        self.run_id, self.reason = run_id, reason
+        self.run_id: str = run_id
+        self.reason: str = reason
         super().__init__(f"run {run_id!r} is no longer driven here: {reason}")
 
 
 class SessionClosed(EngineError):
-    """A session has ended, or is to end, before a message to it could be answered.
+    """A session ended, or is ending, before a message to it could be answered.
 
     Attributes:
         outcome: how the session ends.
     """
 
     def __init__(self, session_id: str, *, outcome: str) -> None:
-        self.session_id, self.outcome = session_id, outcome
+        self.session_id: str = session_id
+        self.outcome: str = outcome
         super().__init__(f"session {session_id!r} is closed ({outcome}): open another one")
 
 
 class RedactionFailed(EngineError):
-    """A redactor failed, so the event was not written, and the run stopped here.
+    """A redactor raised an error: the event was not written, and the run stopped.
 
     Attributes:
         kind: the kind of the event.
@@ -377,7 +400,8 @@ class RedactionFailed(EngineError):
     """
 
     def __init__(self, kind: str, cause: str) -> None:
-        self.kind, self.cause = kind, cause
+        self.kind: str = kind
+        self.cause: str = cause
         super().__init__(f"the redactor failed on an event {kind!r} ({cause}): nothing was written")
 
 
@@ -388,8 +412,8 @@ class LLMError(RemoteError):
     """A model call failed.
 
     Attributes:
-        state_lost: whether the provider does not know the handle that the call's `state=` was, or
-            knows it no longer: the whole conversation without it may succeed.
+        state_lost: True if the provider does not hold what the call's `state=` refers to: the
+            same call with the whole conversation and no `state=` may succeed.
     """
 
     def __init__(
@@ -401,7 +425,7 @@ class LLMError(RemoteError):
         retry_after_s: float | None = None,
         state_lost: bool = False,
     ) -> None:
-        self.state_lost = state_lost
+        self.state_lost: bool = state_lost
         super().__init__(message, status=status, retryable=retryable, retry_after_s=retry_after_s)
 
 
@@ -409,7 +433,9 @@ class UnsupportedModality(LLMError):
     """A message carries an attachment of a modality that the client did not declare."""
 
     def __init__(self, modality: str, *, client: str, supported: frozenset[str]) -> None:
-        self.modality, self.client, self.supported = modality, client, supported
+        self.modality: str = modality
+        self.client: str = client
+        self.supported: frozenset[str] = supported
         super().__init__(f"{client} takes {', '.join(sorted(supported))}, not {modality}")
 
 
@@ -418,7 +444,7 @@ class InvalidReply(LLMError):
 
 
 class ScriptError(LLMError, AssertionError):
-    """A `ScriptedClient` was called where its script has no step, or was left with steps."""
+    """A `ScriptedClient` was called after the last step of its script, or has steps left."""
 
 
 ToolErrorCode = Literal[
@@ -438,26 +464,28 @@ ToolErrorCode = Literal[
 
 
 class ToolError(LibError):
-    """A tool's failure for the model to read: short, safe to show and actionable."""
+    """A failed tool call, in words for the model: short, safe to show, with a way out."""
 
     def __init__(self, code: ToolErrorCode, message: str) -> None:
         self.code: ToolErrorCode = code
-        self.message = message
+        self.message: str = message
         super().__init__(message)
 
 
 class FetchBlocked(ToolError):
-    """A request is refused by fetch policy; the message holds no address.
+    """The fetch policy refuses a request; the message holds no address.
 
     Attributes:
-        rule: the rule that it breaks, in words.
-        host: of the request, or None where it is an address, could not be read, or was named by
-            a server.
-        redirected: whether a server redirected to the URL, which is then not named.
+        rule: the rule that the request breaks, in words.
+        host: of the request, or None where it is an address, is unreadable, or comes from a
+            redirect.
+        redirected: True if a server redirected to the URL, which the message then leaves out.
     """
 
     def __init__(self, rule: str, *, host: str | None = None, redirected: bool = False) -> None:
-        self.rule, self.host, self.redirected = rule, host, redirected
+        self.rule: str = rule
+        self.host: str | None = host
+        self.redirected: bool = redirected
         where = "this URL" if host is None else f"a URL of {host!r}"
         what = f"fetching {where} is blocked"
         if redirected:
@@ -469,27 +497,29 @@ class FetchBlocked(ToolError):
 
 
 class VectorError(LibError):
-    """A vector store could not carry out an operation."""
+    """An operation of a vector store failed."""
 
 
 class DimensionMismatch(VectorError, ValueError):
     """A vector's length differs from the store's dimension."""
 
     def __init__(self, *, expected: int, got: int) -> None:
-        self.expected, self.got = expected, got
+        self.expected: int = expected
+        self.got: int = got
         super().__init__(f"store holds {expected}-dimensional vectors, got one of length {got}")
 
 
 class MetricMismatch(VectorError, ValueError):
-    """A store was made for another metric than the one it is opened with."""
+    """A store was created with another metric than the one it is opened with."""
 
     def __init__(self, *, expected: str, got: str) -> None:
-        self.expected, self.got = expected, got
+        self.expected: str = expected
+        self.got: str = got
         super().__init__(f"store was made for the metric {expected!r}, it is opened with {got!r}")
 
 
 class InvalidVector(VectorError, ValueError):
-    """A vector has no place in the metric: not finite, empty, or zero under cosine."""
+    """A vector cannot be scored by the metric: not finite, empty, or zero under cosine."""
 
 
 class InvalidFilter(VectorError, ValueError):
@@ -497,14 +527,16 @@ class InvalidFilter(VectorError, ValueError):
 
     Attributes:
         rule: the rule of the filter language that it breaks, as `lib.vector.filter` numbers them.
-        field: the field of the refused condition, or None where no single one is to blame.
-        operator: its operator, or None.
+        field: the field of the refused condition, or None where several are at fault.
+        operator: the operator of that condition, or None.
     """
 
     def __init__(
         self, message: str, *, rule: str, field: str | None = None, operator: str | None = None
     ) -> None:
-        self.rule, self.field, self.operator = rule, field, operator
+        self.rule: str = rule
+        self.field: str | None = field
+        self.operator: str | None = operator
         super().__init__(f"{message} (filter rule {rule})")
 
 
@@ -513,10 +545,12 @@ class InvalidMeta(VectorError, ValueError):
 
 
 class UnsupportedFilter(VectorError):
-    """A store cannot express this filter exactly, and never filters behind your back."""
+    """A store cannot apply this filter exactly, and refuses it rather than approximate it."""
 
     def __init__(self, *, store: str, operator: str, field: str, hint: str = "") -> None:
-        self.store, self.operator, self.field = store, operator, field
+        self.store: str = store
+        self.operator: str = operator
+        self.field: str = field
         way_out = f": {hint}" if hint else ""
         super().__init__(
             f"filter operator {operator!r} on {field!r} is not supported by {store}{way_out}"
@@ -524,30 +558,33 @@ class UnsupportedFilter(VectorError):
 
 
 class HybridUnavailable(VectorError):
-    """Hybrid search on a store without full-text support."""
+    """Hybrid search was requested of a store without full-text support."""
 
     def __init__(self, store: str, reason: str) -> None:
-        self.store, self.reason = store, reason
+        self.store: str = store
+        self.reason: str = reason
         super().__init__(f"{store} has no hybrid search: {reason}")
 
 
 class StoreUnavailable(RemoteError, VectorError):
-    """A vector store's server could not be reached, refused, or gave an unreadable answer."""
+    """A vector store's server could not be reached, refused, or sent an unreadable answer."""
 
 
 class ConsistencyTimeout(VectorError):
-    """A write was accepted, but the store's searches did not show it in time.
+    """A write was accepted, but did not become visible to searches in time.
 
     Attributes:
-        namespace: where it was written.
+        namespace: of the write.
         wanted: the log position of the write.
         seen: the last position that a search has shown, or None.
-        timeout_s: the time of the wait.
+        timeout_s: how long the store waited.
     """
 
     def __init__(self, *, namespace: str, wanted: int, seen: int | None, timeout_s: float) -> None:
-        self.namespace, self.wanted, self.seen = namespace, wanted, seen
-        self.timeout_s = timeout_s
+        self.namespace: str = namespace
+        self.wanted: int = wanted
+        self.seen: int | None = seen
+        self.timeout_s: float = timeout_s
         super().__init__(
             f"the write at position {wanted} was accepted but is not visible after {timeout_s:g} s "
             f"(searches show {'none' if seen is None else seen}): search again later, raise "
@@ -556,11 +593,11 @@ class ConsistencyTimeout(VectorError):
 
 
 class NotFitted(VectorError):
-    """An embedder that learns from documents was used before it has seen any."""
+    """An embedder that learns from documents was used before `fit`."""
 
 
 class TenantViolation(VectorError, StoreError):
-    """A call tried to leave its tenant; nothing was written.
+    """A call reached for records outside its tenant; nothing was written.
 
     Attributes:
         tenant: of the view.
@@ -568,7 +605,8 @@ class TenantViolation(VectorError, StoreError):
     """
 
     def __init__(self, tenant: str, what: str) -> None:
-        self.tenant, self.what = tenant, what
+        self.tenant: str = tenant
+        self.what: str = what
         super().__init__(f"{what}: this view reaches records of tenant {tenant!r} only")
 
 
@@ -579,14 +617,14 @@ class ExportError(LibError):
     """A sink did not deliver its spans; the observer logs it and the run is unaffected.
 
     Attributes:
-        retry_after_s: the wait that the backend wants, in seconds.
-        permanent: whether sending the same spans again cannot help.
-        setup: whether that is so only as long as the sink is set up as it is: a wrong key or
-            address, and nothing is wrong with the spans.
-        taken: the ids of the spans that are not to be sent again: the sink has them, or has
+        retry_after_s: the wait that the backend requests, in seconds.
+        permanent: True if sending the same spans again cannot succeed.
+        setup: True if that is due to the sink's configuration, such as a wrong key or address,
+            and not to the spans.
+        taken: the ids of the spans that must not be sent again: the sink has them, or has
             dropped them for good.
         lost: how many of those it has dropped for good.
-        taken_scores: how many of the first scores of a call are not to be sent again.
+        taken_scores: how many of the first scores of a call must not be sent again.
     """
 
     def __init__(
@@ -600,6 +638,10 @@ class ExportError(LibError):
         lost: int = 0,
         taken_scores: int = 0,
     ) -> None:
-        self.retry_after_s, self.permanent, self.setup = retry_after_s, permanent, setup
-        self.taken, self.lost, self.taken_scores = taken, lost, taken_scores
+        self.retry_after_s: float | None = retry_after_s
+        self.permanent: bool = permanent
+        self.setup: bool = setup
+        self.taken: frozenset[str] = taken
+        self.lost: int = lost
+        self.taken_scores: int = taken_scores
         super().__init__(message)

@@ -48,8 +48,8 @@ _RUNS: Final = 100
 _PIPE_WIDTH: Final = 240
 _ARGUMENTS_CHARS: Final = 80
 
-the_store = click.argument("store", type=StoreParam())
-as_json = click.option("--json", "as_json", is_flag=True, help="One JSON value a line.")
+_store_argument = click.argument("store", type=StoreParam())
+_json_option = click.option("--json", "as_json", is_flag=True, help="One JSON value a line.")
 
 
 class _Line(NamedTuple):
@@ -74,8 +74,8 @@ command.add_command(unlock)
 
 
 @command.command()
-@the_store
-@as_json
+@_store_argument
+@_json_option
 def check(store: StoreURL, *, as_json: bool) -> None:
     """Show whether this release can read STORE, and what is in it."""
     facts = asyncio.run(_facts(store))
@@ -94,7 +94,7 @@ async def _facts(store: StoreURL) -> dict[str, Any]:
 
 
 @command.command()
-@the_store
+@_store_argument
 @click.option("--open", "only_open", is_flag=True, help="Only runs that have not ended.")
 @click.option(
     "--roots", is_flag=True, help="Only runs that no other has started, with their trees."
@@ -106,7 +106,7 @@ async def _facts(store: StoreURL) -> dict[str, Any]:
 @click.option("--by", type=click.Choice(get_args(By)), help="Totals instead of runs.")
 @click.option("--prices", "priced", is_flag=True, help="List prices for calls without a cost.")
 @click.option("--provider", help="The provider of calls whose log does not name one.")
-@as_json
+@_json_option
 def runs(
     store: StoreURL,
     *,
@@ -217,9 +217,9 @@ def _run_row(run: ListedRun, *, tree: bool = False, as_json: bool = False) -> di
 
 
 @command.command()
-@the_store
+@_store_argument
 @click.option("--tenant", help="Only runs of this tenant.")
-@as_json
+@_json_option
 def approvals(store: StoreURL, *, tenant: str | None, as_json: bool) -> None:
     """List the tool calls in STORE that wait for a person. Nothing here decides them."""
     asyncio.run(_approvals(store, tenant, as_json=as_json))
@@ -262,9 +262,9 @@ def _call_row(call: WaitingCall | UnknownCall) -> dict[str, Any]:
 
 
 @command.command()
-@the_store
+@_store_argument
 @click.option("--tenant", help="Only runs of this tenant.")
-@as_json
+@_json_option
 def unknown(store: StoreURL, *, tenant: str | None, as_json: bool) -> None:
     """List the tool calls in STORE whose outcome is not known; `settle` says what became of one.
 
@@ -280,9 +280,9 @@ def unknown(store: StoreURL, *, tenant: str | None, as_json: bool) -> None:
 
 
 @command.command()
-@the_store
+@_store_argument
 @click.argument("run_id", metavar="RUN")
-@as_json
+@_json_option
 def events(store: StoreURL, run_id: str, *, as_json: bool) -> None:
     """List the events of a RUN of STORE. Payloads are shown in full with --json only."""
     found = asyncio.run(_events(store, run_id))
@@ -311,7 +311,7 @@ def _event_row(event: Event) -> dict[str, Any]:
 
 
 @command.command()
-@the_store
+@_store_argument
 @click.option(
     "--blobs", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Blob store."
 )
@@ -324,7 +324,7 @@ def _event_row(event: Event) -> dict[str, Any]:
     metavar="MODULE:FACTORY",
     help="Whose engine has the algorithms of the runs, as for lib worker; with --deep.",
 )
-@as_json
+@_json_option
 def verify(
     store: StoreURL,
     *,

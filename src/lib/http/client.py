@@ -66,7 +66,8 @@ class HTTPClient:
             )
         self._client, self._transport = http, transport
         self._own: dict[asyncio.AbstractEventLoop, LoopClient] = {}
-        self.timeout_s, self.max_bytes = timeout_s, max_bytes
+        self.timeout_s: float = timeout_s
+        self.max_bytes: int = max_bytes
         self._failure, self._unreadable = failure, unreadable
         self._environment_proxy = environment_proxy
 

@@ -7,7 +7,7 @@ from lib.errors import MissingDriver
 try:
     import pytest
     from hypothesis import strategies
-except ModuleNotFoundError as error:
-    raise MissingDriver("lib.testing", driver=error.name or "pytest", extra="testing") from error
+except ModuleNotFoundError as _error:
+    raise MissingDriver("lib.testing", driver=_error.name or "pytest", extra="testing") from _error
 
 __all__ = ["pytest", "strategies"]

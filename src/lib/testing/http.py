@@ -21,7 +21,7 @@ _WINDOW_BITS: Final[Mapping[str, int]] = {"gzip": zlib.MAX_WBITS | 16, "deflate"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What came.
+    """A request that a test server received.
 
     Attributes:
         path: without the query, percent signs decoded.
@@ -125,7 +125,7 @@ class HTTPServer:
         """Take the routes, and the port of a server that was here before."""
         self.routes: dict[tuple[str, str], Handler] = dict(routes or {})
         self.requests: list[Request] = []
-        self.connections = 0
+        self.connections: int = 0
         self._port = port
         self._server: asyncio.Server | None = None
         self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}

@@ -69,7 +69,7 @@ class KeepingClient(StrictClient):
         """Take the function that stands in for the model."""
         super().__init__(answer, **options)
         self.sent: list[int] = []
-        self.refused = 0
+        self.refused: int = 0
         self._kept: dict[str, tuple[Message, ...]] = {}
         self._made = 0
 

@@ -132,10 +132,10 @@ class Engine:
         if blobs is not None:
             require_attribute(blobs, "put", "is no blob store: DirectoryBlobStore(…) makes one")
         self.store = store
-        self.bus = Bus(store, clock=clock, lease_s=lease_s)
+        self.bus: Bus = Bus(store, clock=clock, lease_s=lease_s)
         self.clock = clock
         self.poll_s = poll_s
-        self.hub = DeltaHub()
+        self.hub: DeltaHub = DeltaHub()
         self._redacted = redaction(redactor)
         self.new_id = new_id
         self._parts = {name: agent.parts() for name, agent in self._agents.items()}
@@ -146,7 +146,7 @@ class Engine:
         self._algorithms = AlgorithmRegistry(
             [*as_list(algorithms, "algorithms", "[React()]"), *described]
         )
-        self.conversations = ConversationCache(store, self._algorithms)
+        self.conversations: ConversationCache = ConversationCache(store, self._algorithms)
         for handler in handlers:
             if isinstance(handler, ChildHandler):
                 for name in handler.algorithms:
@@ -165,10 +165,10 @@ class Engine:
             deps=Deps(deps),
         )
         offers = [each.offers for each in (self._equipment.handlers, *own.values())]
-        self.tool_definitions = ToolDefinitions(offers, self._redacted)
+        self.tool_definitions: ToolDefinitions = ToolDefinitions(offers, self._redacted)
         if drive:
             self._equipment.handlers.check(self._algorithms.values())
-        self.hosting = Hosting(
+        self.hosting: Hosting = Hosting(
             self._equipment, self._algorithms, self.hub, self._resume_if_ready, drives=drive
         )
         self._pump: asyncio.Task[None] | None = None

@@ -136,7 +136,7 @@ class Wait:
 
 
 class Algorithm(Protocol[S]):
-    """How a run goes on: pure functions, so that a resumed run decides as the first one did.
+    """The protocol of algorithms: pure functions, so that a resumed run decides as before.
 
     The same log gives the same state and the same decision, in any process, at any time. A
     decision does not depend on which of its own requests have been made already: a request that
@@ -145,7 +145,7 @@ class Algorithm(Protocol[S]):
 
     @property
     def name(self) -> str:
-        """What runs are started by; recorded in them."""
+        """The name that starts runs of it; recorded in their logs."""
         ...
 
     def config(self) -> dict[str, Any]:

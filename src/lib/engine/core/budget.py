@@ -52,7 +52,7 @@ class Budget:
 
 
 class Spend(NamedTuple):
-    """What a run has used so far.
+    """The tokens, cost and calls that a run has used so far.
 
     Attributes:
         cost: None as long as no client has stated a price.

@@ -35,7 +35,7 @@ class _Buffer:
     def __init__(self) -> None:
         """Make an empty one."""
         self.messages: list[Message] = []
-        self.digests = [EMPTY_DIGEST]
+        self.digests: list[str] = [EMPTY_DIGEST]
         self.stored: list[int] = []
 
     def add(self, messages: Iterable[Message]) -> None:
@@ -167,7 +167,7 @@ def _rendered(message: Message) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ProviderHandle:
-    """What a provider keeps of a conversation.
+    """A provider's handle on the part of a conversation that it keeps.
 
     Attributes:
         state: the provider's handle on it, as a reply has brought it.
@@ -207,7 +207,7 @@ class Tail(Sequence[Message]):
 
 
 class Conversation(Sequence[Message]):
-    """What a turn leaves to the next one: messages, with their digests and provider handle.
+    """The state that a turn leaves to the next one: messages, digests and provider handle.
 
     Attributes:
         provider_handle: what a provider keeps of them.

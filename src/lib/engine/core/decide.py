@@ -45,7 +45,7 @@ from lib.llm import Message
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What comes next; an empty step waits.
+    """The next step of a run; an empty one waits.
 
     Attributes:
         requests: to be recorded as intents and then carried out.
@@ -191,7 +191,7 @@ class Rehydration:
 
     def __init__(self, algorithm: Algorithm[Any], state: RunState[Any]) -> None:
         """Begin with a state in which nothing is open."""
-        self.state = state
+        self.state: RunState[Any] = state
         self._algorithm = algorithm
         self._before: dict[str, RunState[Any]] = {}
 

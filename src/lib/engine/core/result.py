@@ -20,7 +20,7 @@ T_co = TypeVarWithDefault("T_co", covariant=True, default=str)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result(Generic[T_co]):
-    """How a run ended, or its state while it is open.
+    """The outcome of a run, or its state while it is open.
 
     Attributes:
         outcome: COMPLETED, FAILED, CANCELLED, BLOCKED or LIMITED; None while it is open.

@@ -44,7 +44,7 @@ class Owners(NamedTuple):
 
     @property
     def failures(self) -> int:
-        """How often it has failed, or was taken over from an owner that may be dead."""
+        """The number of its failures and takeovers from owners that may be dead."""
         failures, before = self.errors, -1
         for epoch, counts in self.takeovers:
             if counts and not any(before <= owner < epoch for owner in self.living):
@@ -123,12 +123,12 @@ class RunState(NamedTuple, Generic[S]):
 
     @property
     def outcome(self) -> Outcome | None:
-        """How it ended, None while it is open."""
+        """The outcome, None while it is open."""
         return self.finish["outcome"] if self.finish else None
 
     @property
     def granted(self) -> Spend:
-        """What runs that it has started may spend and have not accounted for yet."""
+        """The budgets of its child runs, as far as their spend is not accounted for yet."""
         granted = Spend()
         for request in self.open.values():
             if request.kind in k.SPAWNS_RUN:
@@ -137,7 +137,7 @@ class RunState(NamedTuple, Generic[S]):
 
     @property
     def delegates(self) -> bool:
-        """Whether all that it waits for is done by runs that it has started."""
+        """True if it waits for child runs only."""
         for request in self.open.values():
             if request.kind not in k.SPAWNS_RUN:
                 return False
@@ -145,12 +145,12 @@ class RunState(NamedTuple, Generic[S]):
 
     @property
     def poisoned(self) -> bool:
-        """Whether it has been taken over too often to go on."""
+        """True if it has been taken over too often to go on."""
         return self.resumes >= MAX_RESUMES
 
     @property
     def unreadable(self) -> bool:
-        """Whether its first event does not say what it is to do."""
+        """True if its first event is malformed."""
         return 1 in self.malformed
 
     @property

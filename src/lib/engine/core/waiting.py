@@ -1,4 +1,4 @@
-"""What an open run waits for, and which of its calls have an unknown outcome: folds of logs."""
+"""Folds of a log: what an open run waits for, and its calls of unknown outcome."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _call_fields(event: Event) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingFor:
-    """What an open run waits for; nothing of it is set for a run between two steps.
+    """The reasons why an open run waits; none is set for a run between two steps.
 
     Attributes:
         approvals: tool calls that wait for a person, those of its child runs included; each says

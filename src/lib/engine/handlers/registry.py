@@ -56,7 +56,9 @@ class HandlerRegistry:
                 if spec.name in self._by_tool:
                     raise ValueError(f"two tools of one engine have the name {spec.name!r}")
                 self._by_tool[spec.name] = handler
-        self.offers = ToolOffers(spec for each in self.by_kind.values() for spec in each.offers)
+        self.offers: ToolOffers = ToolOffers(
+            spec for each in self.by_kind.values() for spec in each.offers
+        )
         self._views: dict[str, HandlerRegistry] = dict(own)
 
     def check(self, algorithms: Iterable[Algorithm[Any]]) -> None:
@@ -201,7 +203,7 @@ class AlgorithmRegistry(Mapping[str, Algorithm[Any]]):
             self._by_name[algorithm.name] = algorithm
         if not names:
             raise ValueError("an engine needs at least one algorithm")
-        self.default = names[0]
+        self.default: str = names[0]
         self._names = tuple(names)
 
     def select(self, name: object) -> Algorithm[Any]:

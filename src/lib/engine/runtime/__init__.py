@@ -1,1 +1,1 @@
-"""What drives runs: leases, logs, effects, child runs, caches; asyncio and the store."""
+"""The driver of runs: leases, logs, effects, child runs and caches."""

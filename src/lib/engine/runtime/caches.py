@@ -70,7 +70,7 @@ class ConversationCache:
         self._algorithms = algorithms
         self._limit = kept
         self._kept: OrderedDict[str, EarlierTurns] = OrderedDict()
-        self.requests = TurnRequestCache(kept=kept)
+        self.requests: TurnRequestCache = TurnRequestCache(kept=kept)
 
     async def before(self, started: Event) -> EarlierTurns:
         """Return the conversation before a run, from its first event: empty, unless it is a turn.
@@ -140,7 +140,7 @@ class ConversationCache:
         except Exception as error:
             if not is_run_error(error):
                 raise
-            what = "run %r: %r cannot fold this turn: later ones know what was asked and answered"
+            what = "run %r: %r cannot fold this turn: later ones get its input and its answer only"
             _log.warning(what, run_id, name, exc_info=error)
             left = _conversation_after(NULL_ALGORITHM, log, past.conversation)
             return replace(past, conversation=left, turns=turns, whole=False)
@@ -185,7 +185,7 @@ class TurnRequests:
 
     def __init__(self) -> None:
         """Begin before the first event."""
-        self.seen = 0
+        self.seen: int = 0
         self.tenant: str | None = None
         self.turns: dict[str, tuple[int, str]] = {}
         self.closed: str | None = None

@@ -65,7 +65,7 @@ _SPAN_FAMILIES: Final[Mapping[str, str]] = {
 """Of the spans that `lib.observe.spans` makes of requests, for `span_id_of`."""
 
 CANCELLED = "the run was cancelled while this call ran; it may or may not have had its effect"
-FAILED = "the run that asked for this one has failed"
+FAILED = "the run that requested this one has failed"
 _HASHED_CHARS: Final = 500_000  # at once: some 3 ms
 _PAUSE_S: Final = 0.001  # with none, threads that read a log wait for the interpreter all along
 
@@ -120,7 +120,7 @@ class Driver:
         self._loaded_log = log
         self._effects = Effects(self._keeper, grace_s=services.grace_s, wake=self._waker.wake)
         self._interrupted: dict[str, ToolRequest] = {}
-        self.waits = False
+        self.waits: bool = False
         self._stopping = False
         self._idle_at: int | None = None
         self._fold_failed = False

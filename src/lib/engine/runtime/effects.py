@@ -35,7 +35,7 @@ class Effects:
         """
         self.results: list[PendingEvent] = []
         self.error: BaseException | None = None
-        self.failed_task = ""
+        self.failed_task: str = ""
         self._keeper = keeper
         self._grace_s = grace_s
         self._wake = wake
@@ -43,7 +43,7 @@ class Effects:
 
     @property
     def under_way(self) -> bool:
-        """Whether any has not ended, or has a result that is not in the log."""
+        """True if any has not ended, or has a result that is not in the log."""
         return bool(self._tasks or self.results)
 
     def begin(self, request: Event, handler: Handler, call: Callable[[], Call]) -> None:

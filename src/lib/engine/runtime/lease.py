@@ -70,7 +70,7 @@ class LeaseKeeper:
             lease_s: how long it lasts.
             grace_s: how long store calls are retried once `shorten_deadline` was called.
         """
-        self.lease = lease
+        self.lease: Lease = lease
         self._store = store
         self._clock = clock
         self._lease_s = lease_s

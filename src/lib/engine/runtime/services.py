@@ -1,4 +1,4 @@
-"""How parts see their engine: one protocol, the services of drivers, deltas, a tenant's view."""
+"""The engine as its parts see it: a protocol, services of drivers, deltas, a tenant's view."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class EngineAPI(Protocol):
 
     @property
     def drives(self) -> bool:
-        """Whether it drives runs, or leaves that to other processes."""
+        """True if it drives runs, False if it leaves that to other processes."""
         ...
 
     @property
@@ -136,15 +136,15 @@ class TenantEngine:
         """
         self._engine = engine
         self.store: EventStore = TenantEventStore(engine.store, tenant)
-        self.clock = engine.clock
-        self.poll_s = engine.poll_s
-        self.conversations = engine.conversations
-        self.hub = engine.hub
-        self.new_id = engine.new_id
+        self.clock: Clock = engine.clock
+        self.poll_s: float = engine.poll_s
+        self.conversations: ConversationCache = engine.conversations
+        self.hub: DeltaHub = engine.hub
+        self.new_id: Callable[[], str] = engine.new_id
 
     @property
     def drives(self) -> bool:
-        """Whether the engine drives runs."""
+        """True if the engine drives runs."""
         return self._engine.drives
 
     def wait_while_driven(self, run_id: str) -> Coroutine[Any, Any, RunState[Any] | None]:
@@ -245,7 +245,7 @@ class TenantEngine:
 
 
 class Watcher(Protocol):
-    """Where a hub puts pieces; None says that this process has stopped driving the run."""
+    """A receiver of deltas; None ends them: this process no longer drives the run."""
 
     def put_nowait(self, item: LiveDelta | None, /) -> None:
         """Take one."""

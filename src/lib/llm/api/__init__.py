@@ -1,1 +1,1 @@
-"""What the wires of all model servers share: addresses, headers, event streams, fields."""
+"""Shared by the clients of all model servers: URLs, headers, event streams, fields."""

@@ -1,4 +1,4 @@
-"""What clients of OpenAI's wires have in common, whichever of its paths they post to."""
+"""The base of clients of OpenAI's APIs, for any of their paths."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ class ModelClient:
         address, self._host = server_address(base_url)
         self.model = model
         self.modalities = modalities
-        self.provider = provider or provider_of(self._host)
-        self.server = server_of(address)
+        self.provider: str | None = provider or provider_of(self._host)
+        self.server: Mapping[str, Any] = server_of(address)
         self._url = address + self._path
         own = {name.lower(): value for name, value in (headers or {}).items()}
         self._headers = server_headers(api_key, self._host) | own

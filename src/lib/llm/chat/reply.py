@@ -54,7 +54,8 @@ class ReplyBuilder:
         self._usage = Usage()
         self._id = self._model = self._finish = ""
         self._refused = False
-        self.complete = self.ended = False
+        self.complete: bool = False
+        self.ended: bool = False
 
     def add(self, chunk: Any, *, whole: bool = False) -> list[Delta]:
         """Take one chunk and return what it adds.

@@ -31,7 +31,7 @@ _AUDIO_FORMATS: Final = {"mpeg": "mp3", "wave": "wav", "x-wav": "wav", "vnd.wave
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """How a server's requests differ from the common form.
+    """The differences of a server's requests from the common form.
 
     Attributes:
         max_tokens_field: what the setting `max_tokens` is called.

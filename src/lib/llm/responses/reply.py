@@ -75,7 +75,8 @@ class ReplyBuilder:
         self._thought = (-1, -1)
         self._response: _Object = {}
         self._status = ""
-        self.complete = self.ended = False
+        self.complete: bool = False
+        self.ended: bool = False
 
     def add(self, chunk: Any, *, whole: bool = False, name: str = "") -> list[Delta]:
         """Take one JSON value and return what it adds.

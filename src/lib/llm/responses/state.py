@@ -1,4 +1,4 @@
-"""What a server keeps of a conversation: the handle on it, and the errors that say it is gone.
+"""The handle on a conversation that a server keeps, and the errors that say it is gone.
 
 A handle is `{"id": the response's id, "server": the host that gave it}`. OpenAI answers one that it
 does not know with 400 and the code `previous_response_not_found`, one of an organization without

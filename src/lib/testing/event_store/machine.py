@@ -27,14 +27,16 @@ from lib.events.store import START, run_mark
 from lib.testing.clock import ManualClock
 from lib.testing.event_store.kit import AT, NOTE, RESUMED, StoreKind, ended, started
 
-runs = st.sampled_from(["a", "b", "c", "ä/d"])
-owners = st.sampled_from(["me", "you"])
-times = st.integers(0, 5).map(lambda seconds: AT + timedelta(seconds=seconds))
-texts = st.text(max_size=8)
+runs: st.SearchStrategy[str] = st.sampled_from(["a", "b", "c", "ä/d"])
+owners: st.SearchStrategy[str] = st.sampled_from(["me", "you"])
+times: st.SearchStrategy[datetime] = st.integers(0, 5).map(
+    lambda seconds: AT + timedelta(seconds=seconds)
+)
+texts: st.SearchStrategy[str] = st.text(max_size=8)
 _ALL = 10_000
-digests = ["a" * 64, "b" * 64]
-prefixes = ["", "m", "m%", "n", "ru", run_mark("a"), run_mark("ä/d", "x")]
-marks = [*prefixes[1:], run_mark("b", "x"), "m\U0010ffff", "\U0010ffff"]
+digests: list[str] = ["a" * 64, "b" * 64]
+prefixes: list[str] = ["", "m", "m%", "n", "ru", run_mark("a"), run_mark("ä/d", "x")]
+marks: list[str] = [*prefixes[1:], run_mark("b", "x"), "m\U0010ffff", "\U0010ffff"]
 
 
 def descendants(root: str, parent: str, at: datetime) -> NewEvent:
@@ -48,11 +50,11 @@ def attachments(digest: str, at: datetime) -> NewEvent:
     return NewEvent(NOTE, {"file": {"$blob": digest, "size": 1, "type": "text/plain"}}, at)
 
 
-starts = st.one_of(
+starts: st.SearchStrategy[NewEvent] = st.one_of(
     st.builds(started, tenant=st.sampled_from([None, "t"]), at=times),
     st.builds(descendants, runs, runs, times),
 )
-batches = st.lists(
+batches: st.SearchStrategy[list[NewEvent]] = st.lists(
     st.one_of(
         starts,
         st.builds(NewEvent, st.just(NOTE), st.fixed_dictionaries({"text": texts}), times),
@@ -64,7 +66,7 @@ batches = st.lists(
     min_size=1,
     max_size=4,
 )
-queries = st.builds(
+queries: st.SearchStrategy[RunQuery] = st.builds(
     RunQuery,
     tenant=st.sampled_from([None, "t"]),
     status=st.sampled_from([None, "open", "closed"]),

@@ -24,16 +24,20 @@ from lib.testing.vector_store.cases import random_filter, random_meta
 from lib.testing.vector_store.kit import StoreKind
 from lib.vector import Filter, InMemoryVectorStore, Record, VectorStore
 
-randoms = st.randoms(use_true_random=False)
-namespaces = st.sampled_from([None, "", "t", "t:x", "ü"])
-names = st.sampled_from(["a", "b", "ab", "c", "d", "ä", "10", "9", "\U0001f600", "\uffff"])
-# Small whole numbers, whose products and sums every machine computes alike: ties stay ties.
-vectors = st.lists(st.integers(-3, 3), min_size=3, max_size=3)
-texts = st.lists(st.sampled_from(["apple", "pear", "plum", "Apples", "é"]), max_size=5).map(
-    " ".join
+randoms: st.SearchStrategy[Random] = st.randoms(use_true_random=False)
+namespaces: st.SearchStrategy[str | None] = st.sampled_from([None, "", "t", "t:x", "ü"])
+names: st.SearchStrategy[str] = st.sampled_from(
+    ["a", "b", "ab", "c", "d", "ä", "10", "9", "\U0001f600", "\uffff"]
 )
-records = st.builds(Record, names, vectors, texts, randoms.map(random_meta))
-counts = st.integers(1, 12)
+# Small whole numbers, whose products and sums every machine computes alike: ties stay ties.
+vectors: st.SearchStrategy[list[int]] = st.lists(st.integers(-3, 3), min_size=3, max_size=3)
+texts: st.SearchStrategy[str] = st.lists(
+    st.sampled_from(["apple", "pear", "plum", "Apples", "é"]), max_size=5
+).map(" ".join)
+records: st.SearchStrategy[Record] = st.builds(
+    Record, names, vectors, texts, randoms.map(random_meta)
+)
+counts: st.SearchStrategy[int] = st.integers(1, 12)
 _TRIES = 20
 
 

@@ -33,12 +33,14 @@ SUFFIXES = ("", ":b", "/b", "#", "/b:b", ":b/", "/" + "ab")
 NAMES = ("1", "2", "3", "a")
 Place: TypeAlias = tuple[str, str]  # of a tenant's records: whose they are, and in which sibling
 
-randoms = st.randoms(use_true_random=False)
-tenants = st.sampled_from(TENANTS)
-suffixes = st.sampled_from(SUFFIXES)
-names = st.lists(st.sampled_from(NAMES), max_size=4)
-vectors = st.lists(st.integers(-3, 3).map(float), min_size=3, max_size=3)
-colours = st.sampled_from(["red", "blue"])
+randoms: st.SearchStrategy[Random] = st.randoms(use_true_random=False)
+tenants: st.SearchStrategy[str] = st.sampled_from(TENANTS)
+suffixes: st.SearchStrategy[str] = st.sampled_from(SUFFIXES)
+names: st.SearchStrategy[list[str]] = st.lists(st.sampled_from(NAMES), max_size=4)
+vectors: st.SearchStrategy[list[float]] = st.lists(
+    st.integers(-3, 3).map(float), min_size=3, max_size=3
+)
+colours: st.SearchStrategy[str] = st.sampled_from(["red", "blue"])
 
 
 def check_tenants(kind: StoreKind, *, max_examples: int = 20) -> None:
@@ -181,10 +183,12 @@ class _Tenants(RuleBasedStateMachine):
             self._run(view.delete(wanted))
             gone = set(wanted)
         elif random.random() < 0.5:
-            done = self._filtered(lambda kept: self._told(view.delete(filter=kept)), filter)
+            done = self._filtered(lambda kept: self._completed(view.delete(filter=kept)), filter)
             gone = passing if done else set[str]()
         else:
-            done = self._filtered(lambda kept: self._told(view.delete(wanted, filter=kept)), filter)
+            done = self._filtered(
+                lambda kept: self._completed(view.delete(wanted, filter=kept)), filter
+            )
             gone = passing & set(wanted) if done else set[str]()
         for name in gone:
             held.pop(name, None)
@@ -251,7 +255,7 @@ class _Tenants(RuleBasedStateMachine):
             assert all(match.meta["tenant"] == place[0] for match in found)
             assert all(match.text == f"secret of {place[0]}" for match in found)
 
-    async def _told(self, call: Coroutine[Any, Any, None]) -> bool:
+    async def _completed(self, call: Coroutine[Any, Any, None]) -> bool:
         await call
         return True
 
