@@ -9,7 +9,7 @@ from lib.privacy import PatternRedactor
 @tool(effects="none")
 def find_customer(email: str) -> dict[str, str]:
     """Look a customer up."""
-    return {"asked for": email, "phone": "+49 30 1234567", "iban": "DE89 3704 0044 0532 0130 00"}
+    return {"email": email, "phone": "+49 30 1234567", "iban": "DE89 3704 0044 0532 0130 00"}
 
 
 call = Reply((ToolCall("call-1", "find_customer", {"email": "jo@example.org"}),))

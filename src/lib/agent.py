@@ -45,7 +45,7 @@ Store: TypeAlias = EventStore | str | os.PathLike[str]
 
 
 class RunOptions(TypedDict, total=False):
-    """What a start of a run takes; see `Engine.start`.
+    """The options of a start of a run; see `Engine.start`.
 
     Attributes:
         key: makes the start repeatable: within a tenant, the same key gives the same run.

@@ -263,7 +263,7 @@ async def chaos(world: Path, options: argparse.Namespace) -> dict[str, Any]:
             store = open_store(place.url, read_only=True)
             await store.setup()
             all_ended = await settled(store, options.runs)
-            await until_told(store, world)
+            await until_recorded(store, world)
             statuses = workers.drain()
             found = await findings(store, engine, world, options.runs)
             await store.close()
@@ -278,7 +278,7 @@ def logs(world: Path) -> dict[str, str]:
     return {path.name: path.read_text(encoding="utf-8")[-3000:] for path in world.glob("log-*")}
 
 
-async def until_told(store: EventStore, world: Path) -> None:
+async def until_recorded(store: EventStore, world: Path) -> None:
     """Give the bus the time to tell of the last events."""
     until = time.monotonic() + SETTLING_S
     infos = await store.runs(RunQuery())

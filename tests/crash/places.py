@@ -147,17 +147,17 @@ def _redis_breaker(place: Place) -> tuple[Breaker, Path, str]:
 
 STORES = {
     "memory": StoreKind(open=_memory, survives=False, every={"go": 1, "delegate": 1, "session": 4}),
-    "sqlite": StoreKind(open=_sqlite, every={"go": 12, "delegate": 12, "session": 60}),
+    "sqlite": StoreKind(open=_sqlite, every={"go": 6, "delegate": 6, "session": 30}),
     "postgres": StoreKind(
         open=_postgres,
-        every={"go": 24, "delegate": 24, "session": 120},
+        every={"go": 8, "delegate": 8, "session": 40},
         start=postgres.url,
         empty=_empty_postgres,
         breaker=_postgres_breaker,
     ),
     "redis": StoreKind(
         open=_redis,
-        every={"go": 24, "delegate": 24, "session": 120},
+        every={"go": 8, "delegate": 8, "session": 40},
         start=redis.url,
         breaker=_redis_breaker,
     ),

@@ -109,7 +109,7 @@ class _Log:
         self._count = 0
         self._due: dict[str, dict[str, Any]] = {}
         self._open: dict[str, Event] = {}
-        self._asked: list[str] = []
+        self._requested_keys: list[str] = []
         self._turns: list[str] = []
         self._said: set[str] = set()
         self._ended = False
@@ -130,7 +130,7 @@ class _Log:
     def possible(self) -> list[Callable[[], object]]:
         """Return the steps that the rules allow now."""
         steps: list[Callable[[], object]] = [self._signal]
-        steps += [self._decide] * (3 if self._asked else 0)
+        steps += [self._decide] * (3 if self._requested_keys else 0)
         if self._ended:
             return steps
         steps += [self._annotate, self._resume, self._ask_memory, self._ask_child]
@@ -207,7 +207,7 @@ class _Log:
 
     def _decide(self) -> None:
         """Say yes or no to a call, whether it still waits or not."""
-        key = self._draw(st.sampled_from([*self._asked, "nothing"]))
+        key = self._draw(st.sampled_from([*self._requested_keys, "nothing"]))
         decision = {"signal_id": key, "key": key, "approved": self._draw(st.booleans())}
         self._add(k.APPROVAL_DECIDED, {**decision, **self._some(comment=self._say)})
 
@@ -240,8 +240,8 @@ class _Log:
 
     def _ask_person(self) -> None:
         key = self._draw(st.sampled_from(sorted(self._due)))
-        if key not in self._asked:
-            self._asked.append(key)
+        if key not in self._requested_keys:
+            self._requested_keys.append(key)
             self._add(k.APPROVAL_REQUESTED, dict(self._due[key]))
 
     def _call(self) -> None:

@@ -54,8 +54,8 @@ class Phoenix:
         return await until(look, lambda found: len(found) >= count)
 
     async def trace(self, trace_id: str) -> dict[str, Any]:
-        asked = {"query": TRACE, "variables": {"id": trace_id}}
-        answer = await self.http.post("/graphql", json=asked)
+        body = {"query": TRACE, "variables": {"id": trace_id}}
+        answer = await self.http.post("/graphql", json=body)
         return answer.raise_for_status().json()["data"]["getTraceByOtelId"]
 
     async def annotations(self, *span_ids: str) -> list[dict[str, Any]]:

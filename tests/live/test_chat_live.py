@@ -57,17 +57,17 @@ async def test_a_text_comes_whole_and_in_pieces():
 async def test_a_tool_is_called_and_its_result_used():
     chat = client()
     talk = [Message.user("What is 31415 + 27182? Use the tool add.")]
-    *_, asked = [piece async for piece in chat.stream(talk, tools=[ADD])]
-    assert isinstance(asked, Reply)
-    (call,) = asked.tool_calls
+    *_, first = [piece async for piece in chat.stream(talk, tools=[ADD])]
+    assert isinstance(first, Reply)
+    (call,) = first.tool_calls
     assert (call.name, call.arguments) == ("add", {"a": 31415, "b": 27182})
-    talk += [asked.message, Message.tool(ToolResult(call.id, "58597"))]
+    talk += [first.message, Message.tool(ToolResult(call.id, "58597"))]
     answer = await chat.complete(talk, tools=[ADD])
     await chat.aclose()
     assert "58597" in answer.text.replace(",", "")
 
 
-async def test_an_answer_has_the_asked_shape():
+async def test_an_answer_has_the_requested_shape():
     chat = client()
     reply = await chat.complete([Message.user("What is 2 + 3?")], output=Sum)
     await chat.aclose()

@@ -200,7 +200,7 @@ async def test_scores_arrive_on_spans_and_traces_and_change_in_place() -> None:
         again = scores[0].model_copy(update={"value": 0.75})
         await sink.score(root.trace_id, [again], span_id=root.span_id)
         await sink.score(root.trace_id, scores)
-        told = await server.get("trace_annotations", trace_ids=[root.trace_id], limit=100)
+        listed = await server.get("trace_annotations", trace_ids=[root.trace_id], limit=100)
         notes = {note["name"]: note for note in await server.annotations(root.span_id)}
 
         assert {name: (note["annotator_kind"], note["result"]) for name, note in notes.items()} == {
@@ -209,7 +209,7 @@ async def test_scores_arrive_on_spans_and_traces_and_change_in_place() -> None:
             "tone": ("HUMAN", {"label": "friendly", "score": None, "explanation": None}),
         }
         assert notes["safe"]["metadata"] == {"version": 1}
-        assert sorted(note["name"] for note in told) == ["quality", "safe", "tone"]
+        assert sorted(note["name"] for note in listed) == ["quality", "safe", "tone"]
         with pytest.raises(ExportError) as raised:
             await sink.score(root.trace_id, [Score(name="note", value=1)])
         assert raised.value.permanent

@@ -22,7 +22,7 @@ pytestmark = [
 ]
 
 
-async def asked(parameters: dict[str, str]) -> httpx2.Response:
+async def answer_to(parameters: dict[str, str]) -> httpx2.Response:
     async def main() -> httpx2.Response:
         async with httpx2.AsyncClient() as client:
             return await client.get(f"{URL}/search", params=parameters)
@@ -45,24 +45,26 @@ async def test_a_search_brings_plain_results() -> None:
 
 
 async def test_bangs_redirect_unless_they_are_taken_away() -> None:
-    answer = await asked({"q": "my !!g secret", "format": "json"})
+    answer = await answer_to({"q": "my !!g secret", "format": "json"})
 
     assert (answer.status_code, answer.headers["location"][:23]) == (302, "https://www.google.com/")
     await searched("my !!g secret")
 
 
 async def test_the_server_tells_clients_their_address_and_models_do_not_hear_it() -> None:
-    answers = (await asked({"q": "ip", "format": "json"})).json()["answers"]
+    answers = (await answer_to({"q": "ip", "format": "json"})).json()["answers"]
 
     assert [answer["engine"] for answer in answers] == ["plugin: self_info"]
     assert (await searched("ip")).answers == ()
 
 
 async def test_refusals_are_what_the_stand_in_gives() -> None:
-    assert (await asked({"q": "", "format": "json"})).status_code == 400
+    assert (await answer_to({"q": "", "format": "json"})).status_code == 400
     assert (
-        (await asked({"q": "x", "format": "xml"})).headers["content-type"].startswith("text/html")
+        (await answer_to({"q": "x", "format": "xml"}))
+        .headers["content-type"]
+        .startswith("text/html")
     )
-    assert (await asked({"q": "x", "format": "json", "safesearch": "7"})).json() == {
+    assert (await answer_to({"q": "x", "format": "json", "safesearch": "7"})).json() == {
         "error": "Invalid value 7 for parameter safesearch"
     }

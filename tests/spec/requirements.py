@@ -546,7 +546,7 @@ REQUIREMENTS = (
         says="What is new in open roots is exported, of crashed processes too.",
         tests=(
             "tests/unit/observe/test_observer_open_runs.py::test_open_runs_are_flushed_at_intervals",
-            "tests/unit/observe/test_observer_open_runs.py::test_a_run_whose_process_has_died_is_told_as_interrupted_once_and_corrected_later",
+            "tests/unit/observe/test_observer_open_runs.py::test_a_run_whose_process_died_is_exported_as_interrupted_once_and_corrected_later",
         ),
     ),
     Requirement(
@@ -555,7 +555,7 @@ REQUIREMENTS = (
         says="Finished roots of the log are exported, since a time and up to a limit.",
         tests=(
             "tests/unit/observe/test_observer_open_runs.py::test_backfill_exports_what_has_ended_oldest_first",
-            "tests/unit/observe/test_observer_open_runs.py::test_backfill_can_begin_at_a_time_and_can_be_told_to_do_nothing",
+            "tests/unit/observe/test_observer_open_runs.py::test_backfill_can_begin_at_a_time_and_can_be_switched_off",
         ),
     ),
     Requirement(
@@ -625,7 +625,7 @@ REQUIREMENTS = (
         says="A sink fails with ExportError alone; it is logged and no run notices.",
         tests=(
             "src/lib/testing/sink.py::SinkContract::test_it_fails_with_an_export_error_and_no_other",
-            "tests/unit/observe/test_observer_queues.py::test_a_sink_in_trouble_is_logged_and_keeps_nobody_else_from_anything",
+            "tests/unit/observe/test_observer_queues.py::test_a_failing_sink_is_logged_and_delays_no_other_sink",
         ),
     ),
     Requirement(
@@ -834,7 +834,7 @@ REQUIREMENTS = (
     Requirement(
         id="tools.search.meta",
         source="Built-in tools",
-        says="The operator's instance is asked by one GET for JSON.",
+        says="A search is one GET to the operator's instance, for JSON.",
         tests=(
             "tests/unit/tools/builtin/search/test_searxng.py::test_a_search_is_one_get_with_the_headers_that_the_limiter_wants",
         ),
@@ -894,7 +894,7 @@ REQUIREMENTS = (
         source="Server package and command line",
         says="Verify checks every log and its blobs, deeply if wanted.",
         tests=(
-            "tests/unit/cli/test_store.py::test_a_fault_is_told_and_is_the_exit_status",
+            "tests/unit/cli/test_store.py::test_a_fault_is_shown_and_sets_the_exit_status",
             "tests/unit/events/test_verify.py::test_missing_blobs_are_found_and_by_a_deep_check_damaged_ones",
         ),
     ),
@@ -956,7 +956,7 @@ REQUIREMENTS = (
             "tests/unit/engine/test_guards.py::test_each_check_stands_as_a_verdict_right_before_the_result_it_is_about",
             "tests/unit/engine/test_guards.py::test_verdicts_and_spans_hold_no_content",
             "tests/unit/observe/test_memory_and_guard_spans.py::test_a_verdict_is_a_moment_with_the_tokens_that_it_took",
-            "tests/unit/observe/test_spend.py::test_guards_summaries_and_memories_count_with_what_the_model_they_asked_has_used",
+            "tests/unit/observe/test_spend.py::test_guards_summaries_and_memories_count_the_tokens_of_the_model_they_called",
         ),
     ),
     Requirement(
@@ -1119,7 +1119,7 @@ REQUIREMENTS = (
     Requirement(
         id="versioning.schema-version",
         source="Versioning",
-        says="Event stores record their layout; newer ones are refused, older ones adopted.",
+        says="Event stores record their layout; newer ones are refused, older ones migrated.",
         tests=(
             "tests/replay/test_stores.py::test_a_migrated_store_holds_the_same_events_runs_leases_and_marks",
             "tests/unit/events/test_postgres_layout.py::test_a_store_of_layout_1_is_migrated_with_what_it_holds",

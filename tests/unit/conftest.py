@@ -1,4 +1,4 @@
-"""What tests of files share that may be read and not written."""
+"""Shared by tests of files that may be read and not written."""
 
 import os
 import tempfile
@@ -11,10 +11,10 @@ import pytest
 
 @pytest.fixture
 def unprivileged() -> Callable[[], AbstractContextManager[None]]:
-    """Return how to be nobody for a while: to root, nothing is read-only."""
+    """Return a context without the rights of root, to which nothing is read-only."""
 
     @contextmanager
-    def nobody() -> Generator[None]:
+    def without_rights() -> Generator[None]:
         if os.geteuid() != 0:
             yield
             return
@@ -24,12 +24,12 @@ def unprivileged() -> Callable[[], AbstractContextManager[None]]:
         finally:
             os.seteuid(0)
 
-    return nobody
+    return without_rights
 
 
 @pytest.fixture
 def open_place() -> Iterator[Path]:
-    """Return a directory that everybody can reach."""
+    """Return a directory that every user can reach."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o777)
         yield Path(name)

@@ -1,4 +1,4 @@
-"""How agents think: one algorithm per file, each a pure fold and a pure decision."""
+"""The algorithms of agents: one per file, each a pure fold and a pure decision."""
 
 from __future__ import annotations
 

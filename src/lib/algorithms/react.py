@@ -306,9 +306,9 @@ def _replied_nothing(state: LoopState, reply: Reply) -> LoopState:
     if not state.empty:
         return state._replace(messages=state.messages.append(ASK_AGAIN), empty=True)
     message = (
-        "the model replied with no text and no tool call, and so it did when it was asked again: "
-        "look at what it was sent, or use another model; where tools do all the work and no "
-        "answer is needed, use React(allow_empty=True)"
+        "expected text or a tool call, got an empty reply twice: look at what the model was sent, "
+        "or use another model; where tools do all the work and no answer is needed, use "
+        "React(allow_empty=True)"
     )
     error = _empty_reply(reply, message)
     return state._replace(end=Finish(outcome="FAILED", reason="empty", error=error))

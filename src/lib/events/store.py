@@ -190,7 +190,7 @@ class Feed(Protocol):
 
     @property
     def partitions(self) -> int:
-        """How many partitions there are, once the store is set up; they never change."""
+        """The number of partitions, once the store is set up; it never changes."""
         ...
 
     @property

@@ -79,7 +79,7 @@ class TenantEventStore(CountsErasures, AsyncStore):
 
     @property
     def partitions(self) -> int:
-        """How many partitions the store has."""
+        """The number of partitions of the store."""
         return self._store.partitions
 
     @property

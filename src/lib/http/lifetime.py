@@ -1,4 +1,4 @@
-"""How long connections live: as long as their event loop, and until one holds unexpected bytes.
+"""Close connections with their event loop, and those that hold unexpected bytes.
 
 A server that sends two answers to one request, or that can be made to, would otherwise choose what
 the next request is answered with. httpcore2 looks at the socket before it uses a connection again,

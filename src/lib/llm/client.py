@@ -26,7 +26,7 @@ Output: TypeAlias = "Mapping[str, Any] | type[BaseModel]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What one or more calls have consumed.
+    """The tokens and cost of one or more calls.
 
     Attributes:
         input_tokens: all of the input, read from a cache or not.
@@ -199,7 +199,7 @@ class LLMClient(Protocol):
 
     @property
     def modalities(self) -> frozenset[str]:
-        """What messages may carry: "text" and any of "image", "audio", "file"."""
+        """The modalities that messages may carry: "text" and any of "image", "audio", "file"."""
         ...
 
     async def complete(

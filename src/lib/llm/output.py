@@ -70,7 +70,7 @@ def _plain(text: str, schema: Mapping[str, Any]) -> Any:
     except ValueError as error:
         raise InvalidReply(f"the reply cannot be checked: {error}") from None
     if problems:
-        raise _misfit(problems)
+        raise _mismatch(problems)
     return value
 
 
@@ -81,7 +81,7 @@ def _instance(text: str, model: type[BaseModel]) -> BaseModel:
         return model.model_validate_json(text)
     except ValidationError as error:
         problems = [f"{_place(problem['loc'])}: {problem['msg']}" for problem in error.errors()]
-        raise _misfit(problems[:MAX_PROBLEMS]) from None  # pydantic's own text quotes the reply
+        raise _mismatch(problems[:MAX_PROBLEMS]) from None  # pydantic's own text quotes the reply
 
 
 def _place(steps: tuple[int | str, ...]) -> str:
@@ -89,5 +89,5 @@ def _place(steps: tuple[int | str, ...]) -> str:
     return path.lstrip(".") or "the value"
 
 
-def _misfit(problems: Sequence[str]) -> InvalidReply:
-    return InvalidReply(f"the reply does not fit the asked output: {'; '.join(problems)}")
+def _mismatch(problems: Sequence[str]) -> InvalidReply:
+    return InvalidReply(f"the reply does not fit the output schema: {'; '.join(problems)}")

@@ -1,4 +1,4 @@
-"""What a message is made of, and the JSON of each part.
+"""The parts of a message, and the JSON of each.
 
 JSON leaves defaults out. A key that a part does not know is kept in `extra` and written again, a
 type of part that this release does not know is kept whole in `Opaque`: what a newer release has
@@ -118,7 +118,7 @@ class File(Attachment):
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """What the model wrote for itself; `signature` is the provider's seal on it, if any."""
+    """Text that the model wrote for itself; `signature` is the provider's seal on it, if any."""
 
     text: str
     signature: str | None = None
@@ -145,7 +145,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool answered, or why it did not."""
+    """The result of a tool call, or its error."""
 
     call_id: str
     content: str

@@ -1,4 +1,4 @@
-"""What model calls cost: price books, and the cost of a reply. Pure."""
+"""The cost of model calls: price books, and the cost of a reply. Pure."""
 
 from __future__ import annotations
 

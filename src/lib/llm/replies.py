@@ -1,4 +1,4 @@
-"""What a reply holds: its deltas, its tokens, and whether a reader would see anything."""
+"""Reads replies: their deltas and tokens, and if a reader would see anything."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ Schema: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Position:
-    """Where the check is: the whole schema, the path to the value, and how deep it has gone."""
+    """The position of a check: the whole schema, the path to the value, and the depth."""
 
     root: Any
     path: str = ""

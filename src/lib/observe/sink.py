@@ -1,4 +1,4 @@
-"""What a trace sink is: one method, the traits that it declares, and scores if it keeps them."""
+"""The protocol of trace sinks: one method, declared traits, and scores if it keeps them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _own_trace_id(span: Span) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkTraits:
-    """What a sink can do and how its backend behaves, declared as the attribute `traits`.
+    """The abilities of a sink and the behaviour of its backend, declared as `traits`.
 
     Attributes:
         destination: names the backend, the same after a restart, without anything secret. What a
@@ -53,7 +53,7 @@ class SinkTraits:
 
 
 class TraceSink(Protocol):
-    """Where spans go.
+    """A destination of spans.
 
     A sink may declare `traits: SinkTraits`. One without gets the defaults, with the name of its
     type as its destination.

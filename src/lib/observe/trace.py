@@ -36,7 +36,7 @@ _INLINE_EVENTS: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capture:
-    """Whether spans show content, and how many characters of each piece.
+    """Options of captured content: if spans show it, and how many characters of each piece.
 
     Attributes:
         definitions: looks up definitions of tools; without it, tools are shown by name.

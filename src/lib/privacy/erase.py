@@ -175,7 +175,7 @@ async def _check_tenant(
     store: EventStore, tenant: str, vectors: Sequence[TenantRecords], *, force: bool
 ) -> None:
     if not tenant:
-        raise ValueError("a tenant has an id that is not empty")
+        raise ValueError("expected a tenant's id, got an empty text")
     for view in vectors:
         if view.tenant != tenant:
             raise TenantViolation(tenant, "a view of another tenant was given")

@@ -1,4 +1,4 @@
-"""What to do when the other side fails: try again, later and not for ever."""
+"""Retries of calls that fail: later, and not for ever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When to try again, and how long to wait before.
+"""Retries with backoff: when to try again, and how long to wait before.
 
 Delays have "full jitter": anything between nothing and an exponentially growing bound. Many
 callers that failed together then come back spread out instead of together.
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often and how long to try.
+    """Limits of retries: attempts, waits and a deadline.
 
     Attributes:
         attempts: calls at most, the first one included.
@@ -48,14 +48,14 @@ class RetryPolicy:
     ) -> float | None:
         """Return how long to wait before the next attempt, None to give up.
 
-        A wait that the server asked for is never cut short, even above `cap_s`; the jitter then
-        comes on top, since the server asked every client for the same wait.
+        A wait that the server requests is never cut short, even above `cap_s`; the jitter then
+        comes on top, since the server sends the same wait to every client.
 
         Args:
             failed: attempts made so far, from 1.
             elapsed_s: time since the first of them started.
             jitter: a random number, 0 <= jitter < 1.
-            retry_after_s: the wait that the server asked for.
+            retry_after_s: the wait that the server requests.
         """
         if failed >= self.attempts:
             return None
@@ -66,7 +66,7 @@ class RetryPolicy:
 
 
 def is_retryable(error: LibError) -> tuple[bool, float | None]:
-    """Return whether the same call may succeed later, and the wait that the server asked for."""
+    """Return whether the same call may succeed later, and the wait that the server requests."""
     if isinstance(error, RemoteError):
         return error.retryable, error.retry_after_s
     return False, None

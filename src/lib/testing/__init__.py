@@ -1,4 +1,4 @@
-"""What users need to test their agents and their own stores, sinks, tools and algorithms.
+"""Tests for users: of their agents, and of their own stores, sinks, tools and algorithms.
 
 The contract suites are the ones that the library's own implementations pass. They need the extra
 `testing`; nothing else in `lib` imports this package. Under pytest a failed assertion of a suite

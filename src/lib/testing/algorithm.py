@@ -1,4 +1,4 @@
-"""What every algorithm promises, as a suite: subclass it and say how to open your algorithm."""
+"""The contract of algorithms, as a suite: subclass it and open your algorithm."""
 
 from __future__ import annotations
 

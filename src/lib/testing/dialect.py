@@ -123,7 +123,7 @@ def _check_scalar(value: Any, name: str) -> None:
 
 
 class DialectContract:
-    """What every dialect promises; the fixture `dialect` says which one."""
+    """The contract of dialects; the fixture `dialect` is the one to test."""
 
     @pytest.fixture(params=SPAN_KINDS)
     def kind(self, request: pytest.FixtureRequest) -> SpanKind:
@@ -150,7 +150,7 @@ class DialectContract:
 
         assert one == other
 
-    def test_what_nobody_knows_is_not_told(self, dialect: Dialect, kind: SpanKind) -> None:
+    def test_unknown_attributes_are_not_sent(self, dialect: Dialect, kind: SpanKind) -> None:
         span = make_span(kind, attributes={}, run_id="", tenant=None, user=None)
 
         attributes = dialect.attributes(span)
@@ -174,7 +174,7 @@ class DialectContract:
 
         assert repr(span) == before
 
-    def test_content_is_told_only_if_the_span_has_it(
+    def test_content_is_sent_only_if_the_span_has_it(
         self, dialect: Dialect, kind: SpanKind
     ) -> None:
         bare, full = make_span(kind), captured(make_span(kind))

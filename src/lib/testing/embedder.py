@@ -65,7 +65,7 @@ class EmbedderKind:
 
 
 class EmbedderContract:
-    """What every embedder promises; the fixture `kind` says which one."""
+    """The contract of embedders; the fixture `kind` opens the one to test."""
 
     def test_there_is_a_row_of_finite_floats_for_each_text(self, kind: EmbedderKind) -> None:
         async def main() -> None:

@@ -75,7 +75,7 @@ class RerankerKind:
 
 
 class RerankerContract:
-    """What every reranker promises; the fixture `kind` says which one."""
+    """The contract of rerankers; the fixture `kind` opens the one to test."""
 
     def test_the_most_relevant_comes_first(self, kind: RerankerKind) -> None:
         assert kind.rerank(QUERY, TEXTS, len(TEXTS)) == list(ORDER)
@@ -104,7 +104,7 @@ class RerankerContract:
         ],
         ids=["no texts", "one", "one and blanks", "blanks", "no query", "blank query"],
     )
-    def test_nobody_is_asked_where_there_is_nothing_to_judge(
+    def test_no_request_is_made_where_there_is_nothing_to_judge(
         self, kind: RerankerKind, query: str, texts: list[str], order: list[int]
     ) -> None:
         assert kind.rerank(query, texts, 5) == order

@@ -146,7 +146,7 @@ async def _close(sink: TraceSink) -> None:
 
 
 class SinkContract:
-    """What every sink promises; the fixture `kind` says which one."""
+    """The contract of sinks; the fixture `kind` opens the one to test."""
 
     def test_every_span_of_an_export_arrives(self, kind: SinkKind) -> None:
         opened, spans = kind.open(), make_trace()

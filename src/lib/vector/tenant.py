@@ -70,7 +70,7 @@ class TenantVectorStore(AsyncStore):
                 than the name of a namespace may be.
         """
         if not tenant:
-            raise ValueError("a tenant has an id that is not empty")
+            raise ValueError("expected a tenant's id, got an empty text")
         self._tenant = _checked_part(tenant, "a tenant's id")
         self._prefix = _checked_part(namespace_prefix, "a namespace prefix")
         self._root = checked_namespace(self._prefix + self._tenant)
@@ -287,7 +287,7 @@ class TenantVectorStore(AsyncStore):
         """Return the namespace to use: wall one."""
         self._check_open()
         if namespace is not None and namespace != self._namespace:
-            what = f"namespace {namespace!r} was asked for"
+            what = f"namespace {namespace!r} was requested"
             if isinstance(cast(object, namespace), str) and self._reaches(namespace):
                 what += ", which has a view of its own (see sibling)"
             raise TenantViolation(self._tenant, what)

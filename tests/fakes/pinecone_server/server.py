@@ -121,12 +121,12 @@ class PineconeServer:
             return _answer(_READS[path](index, body or request.url.params))
         if path == "/query":
             found, seen = index.query(body)
-            return self._told(found, seen=seen)
+            return self._answer_with_positions(found, seen=seen)
         if path not in _WRITES:
             raise Refused(404, "no such endpoint", code=5)
-        return self._told({}, request=_WRITES[path](index, body))
+        return self._answer_with_positions({}, request=_WRITES[path](index, body))
 
-    def _told(
+    def _answer_with_positions(
         self, body: dict[str, Any], *, request: int | None = None, seen: int | None = None
     ) -> httpx2.Response:
         headers: dict[str, str] = {}

@@ -28,7 +28,7 @@ def filled(
     """
     clock = ManualClock()
     ids = iter(["worker", "run-one"])
-    asked = Reply((ToolCall("c1", "act"),), stop="tool_calls")
+    call_act = Reply((ToolCall("c1", "act"),), stop="tool_calls")
 
     @tool
     def act() -> str:
@@ -36,7 +36,7 @@ def filled(
 
     async def fill() -> None:
         store = SQLiteEventStore(folder / "runs.db", clock=clock)
-        client = ScriptedClient([asked, "done"])
+        client = ScriptedClient([call_act, "done"])
         options: dict[str, Any] = {"store": store, "clock": clock, "new_id": ids.__next__}
         async with make_engine(client, act, **options) as engine:
             await (await engine.start("go", tenant=tenant)).result()

@@ -176,13 +176,13 @@ def _events(log: Path) -> list[str]:
     if not runs.stdout:
         return []
     (run_id,) = [json.loads(line)["run"] for line in runs.stdout.splitlines()]
-    told = subprocess.run(
+    done = subprocess.run(
         [*LIB, "store", "events", str(log), run_id, "--json"],
         capture_output=True,
         encoding="utf-8",
         check=True,
     )
-    return [json.loads(line)["kind"] for line in told.stdout.splitlines()]
+    return [json.loads(line)["kind"] for line in done.stdout.splitlines()]
 
 
 def test_the_default_documents_are_the_projects_own() -> None:
@@ -201,20 +201,22 @@ def test_a_configured_model_answers(documents: Path, tmp_path: Path) -> None:
                 "OPENAI_API_KEY": API_KEY,
                 "OPENAI_MODEL": MODEL,
             }
-            asked = await asyncio.create_subprocess_exec(
+            process = await asyncio.create_subprocess_exec(
                 *arguments, env=environment, stdout=asyncio.subprocess.PIPE
             )
-            told, _ = await asked.communicate()
-            return told.decode(), asked.returncode or 0
+            output, _ = await process.communicate()
+            return output.decode(), process.returncode or 0
 
-    told, status = run(main())
+    output, status = run(main())
 
     assert status == 0
-    assert "We do [returns.md:5]." in told
-    assert f"{MODEL} at http://127.0.0.1" in told
+    assert "We do [returns.md:5]." in output
+    assert f"{MODEL} at http://127.0.0.1" in output
 
 
-def test_a_model_that_fails_is_told_and_is_the_exit_status(documents: Path, tmp_path: Path) -> None:
+def test_a_failing_model_is_reported_and_sets_the_exit_status(
+    documents: Path, tmp_path: Path
+) -> None:
     arguments = [*LIB, "demo", str(documents), "--data", str(tmp_path / "data")]
     environment = {**os.environ, "OPENAI_BASE_URL": "http://127.0.0.1:1/v1", "OPENAI_API_KEY": "k"}
 
@@ -227,14 +229,14 @@ def test_a_model_that_fails_is_told_and_is_the_exit_status(documents: Path, tmp_
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "output"),
     [
         ('{"models": [{"name": "qwen3"}]}', "qwen3 of the local Ollama answers"),
         ('{"models": []}', "no model is configured, a stand-in answers"),
         ("<html>", "no model is configured, a stand-in answers"),
     ],
 )
-def test_a_local_ollama_is_found(monkeypatch: pytest.MonkeyPatch, answer: str, told: str) -> None:
+def test_a_local_ollama_is_found(monkeypatch: pytest.MonkeyPatch, answer: str, output: str) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(answer)}\r\nConnection: close\r\n\r\n"
@@ -250,4 +252,4 @@ def test_a_local_ollama_is_found(monkeypatch: pytest.MonkeyPatch, answer: str, t
             await model.aclose()
             return model.summary
 
-    assert run(main()) == told
+    assert run(main()) == output

@@ -22,12 +22,12 @@ PASSAGE = {
 }
 
 
-def asked(*results: ToolResult) -> list[Message]:
+def conversation(*results: ToolResult) -> list[Message]:
     return [Message.user("Who pays the postage?"), *[Message.tool(result) for result in results]]
 
 
 def test_it_searches_for_the_question_first() -> None:
-    reply = run(ExtractiveClient().complete(asked(), tools=[SEARCH]))
+    reply = run(ExtractiveClient().complete(conversation(), tools=[SEARCH]))
 
     assert reply.tool_calls == (ToolCall("search-1", "search", {"query": "Who pays the postage?"}),)
     assert reply.stop == "tool_calls"
@@ -36,12 +36,12 @@ def test_it_searches_for_the_question_first() -> None:
 def test_it_quotes_whole_sentences_of_running_text_with_file_and_line() -> None:
     found = ToolResult("search-1", json.dumps([PASSAGE]))
 
-    told = run(ExtractiveClient().complete(asked(found), tools=[SEARCH])).text
+    answer = run(ExtractiveClient().complete(conversation(found), tools=[SEARCH])).text
 
-    assert told.splitlines()[0] == "We pay the postage! [a.md:12]"
-    assert "No model is configured" in told
-    assert "rules" not in told
-    assert "|" not in told
+    assert answer.splitlines()[0] == "We pay the postage! [a.md:12]"
+    assert "No model is configured" in answer
+    assert "rules" not in answer
+    assert "|" not in answer
 
 
 def test_it_quotes_neither_code_nor_comments_nor_halves_of_sentences_nor_markup() -> None:
@@ -52,9 +52,9 @@ def test_it_quotes_neither_code_nor_comments_nor_halves_of_sentences_nor_markup(
     )
     found = ToolResult("search-1", json.dumps([{"source": "a.md", "line": 1, "text": text}]))
 
-    told = run(ExtractiveClient().complete(asked(found), tools=[SEARCH])).text
+    answer = run(ExtractiveClient().complete(conversation(found), tools=[SEARCH])).text
 
-    assert told.splitlines()[0] == ("Postage is in the table. Of postage, see `a. b`. [a.md:4]")
+    assert answer.splitlines()[0] == ("Postage is in the table. Of postage, see `a. b`. [a.md:4]")
 
 
 def test_the_passage_that_was_found_first_is_quoted_first() -> None:
@@ -64,26 +64,26 @@ def test_the_passage_that_was_found_first_is_quoted_first() -> None:
     ]
     found = ToolResult("search-1", json.dumps(passages))
 
-    told = run(ExtractiveClient().complete(asked(found), tools=[SEARCH])).text
+    answer = run(ExtractiveClient().complete(conversation(found), tools=[SEARCH])).text
 
-    assert [line for line in told.splitlines() if line][:3] == [
+    assert [line for line in answer.splitlines() if line][:3] == [
         f"The postage is paid by {name}. [{name}.md:1]" for name in ("first", "second", "third")
     ]
-    assert "fourth" not in told
+    assert "fourth" not in answer
 
 
 @pytest.mark.parametrize(
     "result", [ToolResult("c", "[]"), ToolResult("c", "out of order", is_error=True)]
 )
 def test_it_says_when_it_found_nothing(result: ToolResult) -> None:
-    assert run(ExtractiveClient().complete(asked(result))).text == (
+    assert run(ExtractiveClient().complete(conversation(result))).text == (
         "The documents say nothing about this."
     )
 
 
 def test_its_answer_can_be_streamed() -> None:
     async def main() -> list[Delta | Reply]:
-        return [piece async for piece in ExtractiveClient().stream(asked(), tools=())]
+        return [piece async for piece in ExtractiveClient().stream(conversation(), tools=())]
 
     delta, reply = run(main())
     assert isinstance(delta, Delta)

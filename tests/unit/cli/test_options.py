@@ -87,8 +87,8 @@ def path(tmp_path: Path) -> Path:
 
 
 def ids(path: Path) -> list[str]:
-    told = call("store", "runs", path, "--json").stdout.splitlines()
-    return sorted(json.loads(line)["run"] for line in told)
+    listed = call("store", "runs", path, "--json").stdout.splitlines()
+    return sorted(json.loads(line)["run"] for line in listed)
 
 
 def test_runs_are_erased_from_the_store_of_the_environment(
@@ -107,7 +107,7 @@ def test_runs_are_erased_from_the_store_of_the_environment(
     assert "Missing argument 'RUN'" in call("privacy", "erase-run").stderr
 
 
-def test_a_run_is_erased_by_the_beginning_of_its_id_and_its_whole_id_is_told(path: Path):
+def test_a_run_is_erased_by_a_prefix_of_its_id_and_its_whole_id_is_shown(path: Path):
     several = call("privacy", "erase-run", path, "alpha", "--yes")
     assert (several.exit_code, "is the beginning of 2 runs" in several.stderr) == (1, True)
     refused = call("privacy", "erase-run", path, "be", input="n\n")

@@ -1,4 +1,4 @@
-"""`lib privacy` erases what it is told to, after it has asked."""
+"""`lib privacy` erases what its arguments name, after a confirmation."""
 
 import json
 from datetime import timedelta
@@ -88,7 +88,7 @@ def test_a_run_is_erased_with_its_descendants(place: Path) -> None:
     assert again.stdout == "runs: 0, events: 0, blobs: 0, vectors: 0\n"
 
 
-def test_it_is_told_where_question_and_answer_of_a_run_below_another_are_left(place: Path) -> None:
+def test_erasing_a_child_run_names_the_run_that_keeps_its_question_and_answer(place: Path) -> None:
     store = str(place / "runs.db")
     dry = privacy("erase-run", store, "old/child", "--dry-run", "--json")
     refused = privacy("erase-run", store, "old/child", answer="n\n")
@@ -102,7 +102,7 @@ def test_it_is_told_where_question_and_answer_of_a_run_below_another_are_left(pl
 
 
 @pytest.mark.parametrize("answer", ["n\n", ""])
-def test_nothing_is_erased_before_somebody_has_agreed(place: Path, answer: str) -> None:
+def test_nothing_is_erased_without_a_confirmation(place: Path, answer: str) -> None:
     result = privacy("erase-run", str(place / "runs.db"), "old", answer=answer)
 
     assert result.exit_code == 1
@@ -131,16 +131,16 @@ def test_what_is_idle_expires(place: Path) -> None:
     dry = privacy("expire", store, "--older-than", "30d", "--dry-run", "--blobs", blobs)
     other = privacy("expire", store, "--older-than", "30d", "--yes", "--tenant", "globex")
     done = privacy("expire", store, "--older-than", "30d", "--yes", "--blobs", blobs)
-    asked = privacy("expire", store, "--older-than", "720h", "--yes", "--open-too")
+    result = privacy("expire", store, "--older-than", "720h", "--yes", "--open-too")
 
     assert dry.stdout == done.stdout == "runs: 2, events: 4, blobs: 1, vectors: 0\n"
     assert other.stdout == "runs: 0, events: 0, blobs: 0, vectors: 0\n"
-    assert asked.stdout == "runs: 1, events: 1, blobs: 0, vectors: 0\n"
+    assert result.stdout == "runs: 1, events: 1, blobs: 0, vectors: 0\n"
     assert left(place) == ["new"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["expire", "runs.db", "--older-than", "soon"], "expected an age"),
         (["expire", "runs.db", "--older-than", "0d"], "expected an age"),
@@ -149,17 +149,17 @@ def test_what_is_idle_expires(place: Path) -> None:
         (["erase-run", "nowhere.db", "run"], "no event store"),
     ],
 )
-def test_a_wrong_call_is_told(
-    place: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], told: str
+def test_a_wrong_call_exits_with_the_reason(
+    place: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:
     monkeypatch.chdir(place)
     result = privacy(*arguments)
 
-    assert (result.exit_code, told in result.output) == (2, True), result.output
+    assert (result.exit_code, message in result.output) == (2, True), result.output
     assert left(place) == ALL
 
 
-def test_a_run_that_never_was_is_told(place: Path) -> None:
+def test_an_unknown_run_is_an_error(place: Path) -> None:
     result = privacy("erase-run", str(place / "runs.db"), "never", "--yes")
 
     assert (result.exit_code, "no run 'never'" in result.output) == (1, True)

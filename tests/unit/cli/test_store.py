@@ -53,12 +53,12 @@ def test_check_tells_the_layout_and_how_much_there_is(path: Path) -> None:
     )
 
 
-def test_that_there_are_no_runs_is_told_to_people_and_not_to_programs(path: Path) -> None:
+def test_no_runs_is_a_line_for_people_and_nothing_for_programs(path: Path) -> None:
     for more in ([], ["--by", "model"]):
-        shown = call("runs", path, "--tenant", "nobody", *more)
+        shown = call("runs", path, "--tenant", "another", *more)
         assert (shown.exit_code, shown.stdout, shown.stderr) == (0, "", "no runs\n")
-        told = call("runs", path, "--tenant", "nobody", *more, "--json")
-        assert (told.exit_code, told.output) == (0, "")
+        lines_of_json = call("runs", path, "--tenant", "another", *more, "--json")
+        assert (lines_of_json.exit_code, lines_of_json.output) == (0, "")
 
 
 def test_runs_are_listed_for_people_and_for_programs(path: Path) -> None:
@@ -94,12 +94,12 @@ def test_runs_are_listed_for_people_and_for_programs(path: Path) -> None:
     assert lines(call("runs", f"sqlite:///{path}", "--open", "--json")) == [waits]
     assert lines(call("runs", path, "--tenant", "acme", "--json")) == [done]
     assert lines(call("runs", path, "--limit", 1, "--json")) == [waits]
-    assert call("runs", path, "--tenant", "nobody").stdout == ""
+    assert call("runs", path, "--tenant", "another").stdout == ""
     shown = call("runs", path).stdout
     assert [line.split()[0] for line in shown.splitlines()] == ["run", "run-two", "run-one"]
 
 
-def test_what_is_stored_is_shown_as_it_is_and_obeyed_by_nobody(tmp_path: Path) -> None:
+def test_stored_control_characters_are_shown_and_not_obeyed(tmp_path: Path) -> None:
     async def fill() -> None:
         store = SQLiteEventStore(tmp_path / "runs.db", clock=ManualClock())
         await store.setup()
@@ -117,22 +117,22 @@ def test_what_is_stored_is_shown_as_it_is_and_obeyed_by_nobody(tmp_path: Path) -
 
 def test_events_are_a_table_without_content_and_json_with_it(path: Path) -> None:
     shown = call("events", path, "run-one").stdout
-    told = lines(call("events", path, "run-one", "--json"))
+    events = lines(call("events", path, "run-one", "--json"))
 
     assert "lib.tool.completed" in shown
     assert "acted" not in shown
-    assert [event["seq"] for event in told] == [1, 2, 3, 4, 5, 6, 7, 8]
-    assert told[4]["data"] == {"key": "tool/1/c1", "call_id": "c1", "output": "acted"}
+    assert [event["seq"] for event in events] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert events[4]["data"] == {"key": "tool/1/c1", "call_id": "c1", "output": "acted"}
 
 
 def test_a_sound_store_verifies(path: Path) -> None:
     result = call("verify", path, "--deep")
 
-    told = "runs: 2, events: 9, faults: 0, decided again: 2\n"
-    assert (result.exit_code, result.stdout) == (0, told)
+    summary = "runs: 2, events: 9, faults: 0, decided again: 2\n"
+    assert (result.exit_code, result.stdout) == (0, summary)
 
 
-def test_a_fault_is_told_and_is_the_exit_status(path: Path) -> None:
+def test_a_fault_is_shown_and_sets_the_exit_status(path: Path) -> None:
     async def harm() -> None:
         store = SQLiteEventStore(path)
         await store.setup()
@@ -201,9 +201,9 @@ def test_an_unknown_run_and_a_damaged_store_are_one_line_and_no_traceback(
 
     damaged = tmp_path / "damaged.db"
     damaged.write_bytes(b"not a database" * 100)
-    told = call("check", damaged)
-    assert told.exit_code == 1
-    assert told.stderr.startswith("Error: ")
+    result = call("check", damaged)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: ")
 
 
 def test_the_command_lists_its_subcommands_without_loading_them() -> None:
@@ -222,13 +222,13 @@ def test_approvals_lists_what_waits_for_a_person_and_decides_nothing(
     assert call("approvals", path).stderr == "nothing waits for a person\n"
     assert call("approvals", path, "--json").output == ""
     clock = ManualClock()
-    asked = {"key": "tool/1/c1", "call_id": "c1", "name": "pay", "args": {"why": "x" * 99}}
+    request = {"key": "tool/1/c1", "call_id": "c1", "name": "pay", "args": {"why": "x" * 99}}
 
     async def ask() -> None:
         store = SQLiteEventStore(path, clock=clock)
         await store.setup()
         for run_id, tenant in (("run-a", "acme"), ("run-b", None)):
-            events = [(k.RUN_STARTED, BEGUN), (k.APPROVAL_REQUESTED, asked)]
+            events = [(k.RUN_STARTED, BEGUN), (k.APPROVAL_REQUESTED, request)]
             new = [NewEvent(kind, data, clock.now(), tenant) for kind, data in events]
             await store.append(run_id, new, expected=0)
         await store.close()
@@ -246,7 +246,7 @@ def test_approvals_lists_what_waits_for_a_person_and_decides_nothing(
             "key": "tool/1/c1",
             "call_id": "c1",
             "name": "pay",
-            "arguments": asked["args"],
+            "arguments": request["args"],
             "tenant": "acme",
             "since": clock.now().isoformat(),
         }

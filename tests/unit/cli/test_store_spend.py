@@ -35,7 +35,7 @@ def call_of(number: int, model: str, *, cost: float | None = None, **more: Any) 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Three runs: acme pays a known cost, then one that is known in part; nobody's is unknown."""
+    """Three runs: two of acme, whose costs are known and known in part; one of unknown cost."""
     logs = [
         make_log(START, *call_of(1, "gpt-4o", cost=0.1), run_id="known"),
         make_log(
@@ -59,7 +59,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "runs.db"
 
 
-def told(*arguments: object, **options: Any) -> Result:
+def run_spend(*arguments: object, **options: Any) -> Result:
     words = ["store", "runs", *map(str, arguments)]
     return CliRunner().invoke(main, words, catch_exceptions=False, **options)
 
@@ -73,7 +73,7 @@ def cells(result: Result, *names: str) -> list[list[Any]]:
 
 
 def test_people_see_what_is_known_what_is_at_least_and_what_is_not_known(path: Path) -> None:
-    shown = told(path).stdout.splitlines()
+    shown = run_spend(path).stdout.splitlines()
 
     assert shown[0].split() == [
         *("run", "status", "algorithm", "tenant", "created", "seconds", "events", "unknown"),
@@ -100,7 +100,7 @@ def test_a_terminal_without_these_signs_gets_others(path: Path) -> None:
 def test_programs_get_the_cost_only_if_it_is_all_of_it(path: Path) -> None:
     names = ("run", "calls", "input_tokens", "output_tokens", "known_cost", "unpriced", "cost")
 
-    assert cells(told(path, "--json"), *names) == [
+    assert cells(run_spend(path, "--json"), *names) == [
         ["unknown", 1, 1000, 100, 0.0, 1, None],
         ["in-part", 3, 3000, 300, 0.129, 2, None],
         ["known", 1, 1000, 100, 0.1, 0, 0.1],
@@ -110,12 +110,12 @@ def test_programs_get_the_cost_only_if_it_is_all_of_it(path: Path) -> None:
 def test_list_prices_fill_in_what_is_known_for_certain(path: Path) -> None:
     names = ("run", "known_cost", "unpriced")
 
-    assert cells(told(path, "--prices", "--json"), *names) == [
+    assert cells(run_spend(path, "--prices", "--json"), *names) == [
         ["unknown", 0.0035, 0],
         ["in-part", 0.129, 2],
         ["known", 0.1, 0],
     ]
-    assert cells(told(path, "--prices", "--provider", "openai", "--json"), *names) == [
+    assert cells(run_spend(path, "--prices", "--provider", "openai", "--json"), *names) == [
         ["unknown", 0.0035, 0],
         ["in-part", 0.1325, 1],
         ["known", 0.1, 0],
@@ -125,36 +125,36 @@ def test_list_prices_fill_in_what_is_known_for_certain(path: Path) -> None:
 def test_totals_by_tenant_count_every_run_and_its_calls(path: Path) -> None:
     names = ("tenant", "runs", "llm_calls", "tool_calls", "guard_calls", "input_tokens")
 
-    result = told(path, "--by", "tenant", "--json")
+    result = run_spend(path, "--by", "tenant", "--json")
 
     assert cells(result, *names) == [["acme", 2, 4, 0, 0, 4000], [None, 1, 1, 0, 0, 1000]]
     assert cells(result, "known_cost", "unpriced") == [[0.229, 2], [0.0, 1]]
 
 
 def test_totals_by_model_are_the_dearest_first(path: Path) -> None:
-    result = told(path, "--by", "model", "--json")
+    result = run_spend(path, "--by", "model", "--json")
 
     assert cells(result, "model", "runs", "calls", "known_cost", "unpriced") == [
         ["gpt-4o", 3, 4, 0.229, 2],
         ["m\x1b[31m", 1, 1, 0.0, 1],
     ]
-    shown = told(path, "--by", "model").stdout
+    shown = run_spend(path, "--by", "model").stdout
     assert "m [31m" in shown
     assert "\x1b" not in shown + result.stdout
 
 
-def test_totals_are_of_the_runs_that_are_asked_for(path: Path) -> None:
-    assert cells(told(path, "--by", "model", "--limit", 1, "--json"), "runs") == [[1]]
-    assert cells(told(path, "--by", "tenant", "--tenant", "acme", "--json"), "runs") == [[2]]
-    assert told(path, "--by", "tenant", "--tenant", "nobody").stdout == ""
+def test_totals_are_of_the_selected_runs(path: Path) -> None:
+    assert cells(run_spend(path, "--by", "model", "--limit", 1, "--json"), "runs") == [[1]]
+    assert cells(run_spend(path, "--by", "tenant", "--tenant", "acme", "--json"), "runs") == [[2]]
+    assert run_spend(path, "--by", "tenant", "--tenant", "another").stdout == ""
 
 
 def test_a_person_at_a_terminal_sees_that_it_reads(path: Path) -> None:
-    result = told(path, "--by", "tenant", env={"FORCE_COLOR": "1", "TERM": "xterm"})
+    result = run_spend(path, "--by", "tenant", env={"FORCE_COLOR": "1", "TERM": "xterm"})
 
     assert result.exit_code == 0
     assert "reading" in result.stderr
-    assert "reading" not in told(path, "--by", "tenant").stderr
+    assert "reading" not in run_spend(path, "--by", "tenant").stderr
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_a_person_at_a_terminal_sees_that_it_reads(path: Path) -> None:
     ],
 )
 def test_a_wrong_call_says_what_is_wrong(path: Path, arguments: list[str], message: str) -> None:
-    result = told(path, *arguments)
+    result = run_spend(path, *arguments)
 
     assert result.exit_code == 2
     assert message in " ".join(result.stderr.replace("│", "").split())
@@ -179,7 +179,7 @@ def test_prices_without_their_package_are_one_line_and_no_traceback(
 
     monkeypatch.setitem(sys.modules, "genai_prices.data", None)
 
-    result = told(path, "--prices")
+    result = run_spend(path, "--prices")
 
     assert result.exit_code == 1
     assert "pip install 'genai-prices" in result.stderr
@@ -188,7 +188,7 @@ def test_prices_without_their_package_are_one_line_and_no_traceback(
 def test_reading_costs_writes_nothing(path: Path) -> None:
     before = path.read_bytes()
 
-    told(path, "--by", "model")
+    run_spend(path, "--by", "model")
 
     assert path.read_bytes() == before
 
@@ -223,7 +223,7 @@ def test_a_run_that_called_no_model_has_cost_nothing() -> None:
 
 
 class Counting(MemoryEventStore):
-    """Notes how much is asked for at once, and can lose runs meanwhile."""
+    """Records the sizes of the pages that are read, and can lose runs meanwhile."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -314,6 +314,6 @@ def test_a_child_counts_once_in_the_totals(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     run(play())
 
-    result = told(path, "--by", "tenant", "--json")
+    result = run_spend(path, "--by", "tenant", "--json")
     names = ("tenant", "runs", "llm_calls", "tool_calls", "input_tokens", "known_cost")
     assert cells(result, *names) == [["acme", 3, 4, 2, 40, 1.0]]

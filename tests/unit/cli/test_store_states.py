@@ -59,11 +59,11 @@ def failed(reason: str, key: str = "tool/1/c1") -> NewEvent:
 
 
 def test_each_run_says_what_it_does_or_waits_for(tmp_path: Path) -> None:
-    asked: dict[str, Any] = {"key": "tool/1/c1", "call_id": "c1", "name": "pay", "args": {}}
+    request: dict[str, Any] = {"key": "tool/1/c1", "call_id": "c1", "name": "pay", "args": {}}
     logs: dict[str, list[NewEvent]] = {
         "ended": [event(k.RUN_COMPLETED, outcome="COMPLETED")],
         "fresh": [],
-        "asks": [event(k.APPROVAL_REQUESTED, **asked)],
+        "asks": [event(k.APPROVAL_REQUESTED, **request)],
         "put-off": [event(k.RUN_RESUMED, worker="w", epoch=1, error={"type": "KeyError"})],
         "works": [],
         "dead": [],
@@ -259,12 +259,12 @@ def test_a_call_is_settled_once_whatever_is_said_later(tmp_path: Path) -> None:
         refused = call("settle", path, "run", "c1", again)
         assert (refused.exit_code, "no call of this run is unknown" in refused.stderr) == (1, True)
 
-    told = lines(call("events", path, "run", "--json"))
-    assert [e["data"] for e in told if e["kind"] == k.CALL_SETTLED] == [first]
+    events = lines(call("events", path, "run", "--json"))
+    assert [e["data"] for e in events if e["kind"] == k.CALL_SETTLED] == [first]
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "told"),
+    ("words", "status", "message"),
     [
         (("alpha-1", "c1"), 2, "--happened or --did-not-happen"),
         (("alpha-1", "c1", "--did-not-happen", "--result", "1"), 2, "--result goes with"),
@@ -277,7 +277,7 @@ def test_a_call_is_settled_once_whatever_is_said_later(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_settlement_writes_nothing(
-    tmp_path: Path, words: tuple[str, ...], status: int, told: str
+    tmp_path: Path, words: tuple[str, ...], status: int, message: str
 ) -> None:
     path = tmp_path / "runs.db"
     two = [requested(), failed("unknown"), requested("tool/2/c2"), failed("unknown", "tool/2/c2")]
@@ -291,7 +291,7 @@ def test_a_wrong_settlement_writes_nothing(
     result = call("settle", path, *words)
 
     assert result.exit_code == status
-    assert told in " ".join(result.stderr.replace("│", " ").split())
+    assert message in " ".join(result.stderr.replace("│", " ").split())
     assert call("check", path, "--json").stdout == before
 
 

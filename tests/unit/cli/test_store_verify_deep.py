@@ -74,7 +74,7 @@ class Open:
 
 
 async def copy(source: Path, target: Path, change: Callable[[Event], dict[str, Any]]) -> None:
-    """Copy logs, with payloads changed as somebody who damages a store would."""
+    """Copy logs with changed payloads, as damage to a store would leave them."""
     old, new = SQLiteEventStore(source), SQLiteEventStore(target)
     await old.setup()
     await new.setup()
@@ -147,7 +147,7 @@ def test_what_cannot_be_decided_is_counted_with_the_reason_and_an_app_decides_it
     (tmp_path / "verified_app.py").write_text(APP, encoding="utf-8")
     begun = {"algorithm": "twice", "input": [{"role": "user", "content": "go"}]}
     config = {"twice": True, "max_steps": 3}
-    asked = {"key": "llm/1", "upto": 1, "digest": "0" * 64}
+    request = {"key": "llm/1", "upto": 1, "digest": "0" * 64}
 
     async def make() -> None:
         store = SQLiteEventStore(path)
@@ -157,7 +157,7 @@ def test_what_cannot_be_decided_is_counted_with_the_reason_and_an_app_decides_it
             for run_id in ("custom-1", "custom-2"):
                 log = [
                     NewEvent(k.RUN_STARTED, {**begun, "config": config}, at),
-                    NewEvent(k.LLM_REQUESTED, asked, at),
+                    NewEvent(k.LLM_REQUESTED, request, at),
                 ]
                 await store.append(run_id, log, expected=0)
             await store.append(

@@ -66,9 +66,9 @@ def test_a_run_below_the_root_shows_the_whole_trace(path: Path) -> None:
 
 def test_the_beginning_of_an_id_will_do_if_only_one_run_begins_with_it(path: Path) -> None:
     assert call(path, "run-o").stdout == call(path, "run-one").stdout
-    told = call(path, "run-")
-    assert (told.exit_code, told.stdout) == (1, "")
-    assert told.stderr == (
+    result = call(path, "run-")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
         "Error: 'run-' is the beginning of 2 runs: 'run-one', 'run-two'; give more of the id\n"
     )
 
@@ -83,7 +83,7 @@ async def test_of_many_runs_that_begin_alike_few_are_named() -> None:
         await find_run(store, "run")
 
 
-def test_what_is_not_there_is_told_in_one_line_with_the_status_of_the_other_commands(
+def test_a_missing_store_or_run_is_one_line_with_the_status_of_the_other_commands(
     path: Path, tmp_path: Path
 ) -> None:
     unknown = call(path, "run-three")
@@ -95,7 +95,7 @@ def test_what_is_not_there_is_told_in_one_line_with_the_status_of_the_other_comm
     assert not (tmp_path / "nothing.db").exists()
 
 
-def test_a_trace_without_its_root_is_told_by_the_root(path: Path) -> None:
+def test_an_error_about_a_child_run_names_its_root(path: Path) -> None:
     async def orphan() -> None:
         store = SQLiteEventStore(path)
         await store.setup()
@@ -119,7 +119,7 @@ def test_nothing_is_written_by_looking(path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("width", [20, 79, 200])
-def test_the_width_is_that_which_is_asked_for(path: Path, width: int) -> None:
+def test_the_width_is_the_requested_one(path: Path, width: int) -> None:
     lines = call(path, "run-one", "--width", width).stdout.splitlines()
 
     assert max(map(len, lines)) <= width
@@ -206,15 +206,15 @@ def test_the_title_tells_agent_question_and_outcome(path: Path) -> None:
     assert question == "go"
 
 
-def test_spans_are_told_as_json_a_line_each(path: Path) -> None:
+def test_spans_are_printed_as_json_lines(path: Path) -> None:
     shown = call(path, "run-one", "--json")
 
-    told = [json.loads(line) for line in shown.stdout.splitlines()]
-    assert [each["kind"] for each in told] == ["agent", "llm", "tool", "llm"]
-    assert {each["trace_id"] for each in told} == {told[0]["trace_id"]}
-    assert [each["parent_id"] for each in told[1:]] == [told[0]["span_id"]] * 3
-    assert told[0]["attributes"]["lib.run.outcome"] == "COMPLETED"
-    assert told[0]["start"] == "2026-01-01T00:00:00+00:00"
+    result = [json.loads(line) for line in shown.stdout.splitlines()]
+    assert [each["kind"] for each in result] == ["agent", "llm", "tool", "llm"]
+    assert {each["trace_id"] for each in result} == {result[0]["trace_id"]}
+    assert [each["parent_id"] for each in result[1:]] == [result[0]["span_id"]] * 3
+    assert result[0]["attributes"]["lib.run.outcome"] == "COMPLETED"
+    assert result[0]["start"] == "2026-01-01T00:00:00+00:00"
     assert SECRET not in shown.stdout
     assert SECRET in call(path, "run-one", "--json", "--content").stdout
     assert call(path, "run-one", "--json", "--depth", 1).exit_code == 2
@@ -278,10 +278,10 @@ def test_a_page_shows_everything_and_takes_no_option_that_would_not(
 ) -> None:
     page = tmp_path / "trace.html"
 
-    told = call(path, "run-one", "--html", page, option, 3)
+    result = call(path, "run-one", "--html", page, option, 3)
 
-    assert (told.exit_code, page.exists()) == (2, False)
-    assert "a page shows all spans" in told.stderr
+    assert (result.exit_code, page.exists()) == (2, False)
+    assert "a page shows all spans" in result.stderr
 
 
 def test_a_page_can_go_to_a_pipe(path: Path, tmp_path: Path) -> None:
@@ -294,14 +294,14 @@ def test_a_page_can_go_to_a_pipe(path: Path, tmp_path: Path) -> None:
     assert piped.stderr == ""
 
 
-def test_where_no_page_can_be_written_it_is_told(path: Path, tmp_path: Path) -> None:
+def test_a_page_that_cannot_be_written_is_an_error(path: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
 
-    told = call(path, "run-one", "--html", tmp_path / "file" / "page.html")
+    result = call(path, "run-one", "--html", tmp_path / "file" / "page.html")
 
-    assert told.exit_code == 1
-    assert told.stderr.startswith("Error: ")
-    assert "was not written" in told.stderr
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: ")
+    assert "was not written" in result.stderr
 
 
 def test_the_page_tells_the_scores_of_a_run(path: Path) -> None:
@@ -325,8 +325,8 @@ def test_the_page_holds_the_trace_as_data(path: Path) -> None:
     page = call(path, "run-one", "--html", "-", "--content").stdout
     block = page.split('<script type="application/json" id="trace">')[1].split("</script>")[0]
 
-    told = json.loads(block)
+    result = json.loads(block)
 
-    assert told["content"] is True
-    assert [span["operation"] for span in told["spans"]] == ["agent", "chat", "tool", "chat"]
-    assert told["spans"][2]["output"] == SECRET
+    assert result["content"] is True
+    assert [span["operation"] for span in result["spans"]] == ["agent", "chat", "tool", "chat"]
+    assert result["spans"][2]["output"] == SECRET

@@ -26,7 +26,7 @@ def path(tmp_path: Path) -> Path:
     return shop(tmp_path)
 
 
-def test_info_tells_what_a_store_holds_without_being_told_anything(path: Path) -> None:
+def test_info_shows_what_a_store_holds_without_options(path: Path) -> None:
     result = call("info", path, "--json")
 
     assert (result.exit_code, lines(result)) == (
@@ -78,7 +78,9 @@ def test_what_is_no_database_is_one_line_and_no_traceback(tmp_path: Path) -> Non
     assert result.stderr.startswith("Error: vector table 'lib_vectors' in")
 
 
-def test_a_copy_is_made_like_its_source_and_told_by_namespace(path: Path, tmp_path: Path) -> None:
+def test_a_copy_is_made_like_its_source_and_reported_by_namespace(
+    path: Path, tmp_path: Path
+) -> None:
     result = call("copy", path, f"sqlite:///{tmp_path}/new.db?table=shop", "--json")
 
     assert (result.exit_code, result.stderr) == (0, "")
@@ -159,9 +161,9 @@ def test_a_copy_that_was_killed_goes_on(tmp_path: Path) -> None:
     assert there < 6000
     done = subprocess.run([*command, "--json"], capture_output=True, encoding="utf-8", check=True)
 
-    told = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [(line["records"], line["missing"]) for line in told] == [(3000, 0), (3000, 0)]
-    assert sum(line["written"] for line in told) == 6000 - there
+    reports = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(line["records"], line["missing"]) for line in reports] == [(3000, 0), (3000, 0)]
+    assert sum(line["written"] for line in reports) == 6000 - there
     assert contents(tmp_path / "new.db") == contents(tmp_path / "big.db")
 
 
@@ -212,17 +214,17 @@ def test_records_move_through_every_kind_of_store_and_come_back_as_they_were(
             assert list(moved.vector) == pytest.approx(list(record.vector), rel=1e-6)
 
 
-def test_what_stands_in_the_place_of_a_vector_store_is_told(tmp_path: Path) -> None:
+def test_the_error_names_what_stands_in_place_of_a_vector_store(tmp_path: Path) -> None:
     notes = tmp_path / "notes.db"
     notes.touch()
 
-    for place, told in (
+    for place, message in (
         (notes, f"at {notes}: that file holds something else, as an event store for `lib store`"),
         (tmp_path, f"at {tmp_path}: that is a folder"),
         (f"qdrant:///{notes}.none", f"at qdrant:///{notes}.none\n"),
     ):
         result = call("info", place)
-        assert (result.exit_code, told in result.stderr) == (2, True)
+        assert (result.exit_code, message in result.stderr) == (2, True)
     assert (list(tmp_path.iterdir()), notes.stat().st_size) == ([notes], 0)
 
 
@@ -257,11 +259,11 @@ def test_a_store_that_does_not_tell_its_dimension_asks_for_it(
     assert call("info", path, "--dimension", 2, "--metric", "dot").exit_code == 1
 
 
-def test_what_a_source_lacks_is_said(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_names_what_a_source_lacks(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(HybridBackedStore, "query_hybrid")
-    told = call("search", path, "a mug", "--like", "tea", "--hybrid")
-    assert (told.exit_code, "no hybrid search" in told.stderr) == (1, True)
+    result = call("search", path, "a mug", "--like", "tea", "--hybrid")
+    assert (result.exit_code, "no hybrid search" in result.stderr) == (1, True)
 
     monkeypatch.delattr(BackedStore, "scan")
-    told = call("copy", path, path.with_name("new.db"))
-    assert (told.exit_code, "cannot be copied from" in told.stderr) == (1, True)
+    result = call("copy", path, path.with_name("new.db"))
+    assert (result.exit_code, "cannot be copied from" in result.stderr) == (1, True)

@@ -94,7 +94,7 @@ def test_each_kind_of_store_has_a_name(given: str, monkeypatch: pytest.MonkeyPat
         assert secret not in repr(name) + name.shown
 
 
-def test_a_server_without_a_key_is_asked_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_without_a_key_gets_requests_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("QDRANT_API_KEY", raising=False)
 
     assert store_name("qdrant+http://localhost:6333").options == {"url": "http://localhost:6333"}
@@ -163,7 +163,7 @@ def test_a_path_that_cannot_be_is_a_wrong_call(path: Path, scheme: str) -> None:
 
 
 @pytest.mark.parametrize("given", ["host=localhost password=secret", "other.db?table=x"])
-def test_a_copy_goes_to_no_file_that_nobody_meant(
+def test_a_copy_refuses_an_unlikely_target_file(
     path: Path, given: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(path.parent)

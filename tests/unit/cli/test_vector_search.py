@@ -119,12 +119,12 @@ def test_what_is_stored_is_escaped_in_json(tmp_path: Path) -> None:
     fill(tmp_path / "v.db", {hostile: [Record(hostile, [1.0, 0.0], hostile, {hostile: hostile})]})
     search = ("search", tmp_path / "v.db", "--vector", "[1, 0]", "--namespace", hostile)
     found = call(*search, "--json")
-    told = call("info", tmp_path / "v.db", "--json")
+    info = call("info", tmp_path / "v.db", "--json")
 
     (line,) = lines(found)
     assert (line["id"], line["text"], line["meta"]) == (hostile, hostile, {hostile: hostile})
-    assert lines(told)[0]["namespaces"][0]["namespace"] == hostile
-    for shown in (found.stdout, told.stdout):
+    assert lines(info)[0]["namespaces"][0]["namespace"] == hostile
+    for shown in (found.stdout, info.stdout):
         assert shown.removesuffix("\n").isprintable()
         assert "Tee für 茶" in shown
 

@@ -1,4 +1,4 @@
-"""`lib worker`: what it is told wrongly it says, with the rule and the way out."""
+"""`lib worker` refuses wrong arguments with the rule and the way out."""
 
 import sys
 from collections.abc import Callable
@@ -63,16 +63,16 @@ attempts = []
 async def late():
     attempts.append("")
     if len(attempts) < 3:
-        raise StoreError("nobody answers", retryable=True)
+        raise StoreError("no answer", retryable=True)
     async with ending() as engine:
         yield engine
 
 def stopped_early():
     os.kill(os.getpid(), signal.SIGTERM)
-    raise StoreError("nobody answers", retryable=True)
+    raise StoreError("no answer", retryable=True)
 
 def down():
-    raise StoreError("nobody answers", retryable=True)
+    raise StoreError("no answer", retryable=True)
 
 def too_new():
     raise SchemaTooNew("runs.db", found=9, supported=2)
@@ -104,7 +104,7 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "message"),
     [
         ("their_agents", "'their_agents' lacks a module or a function: name a function as"),
         (":factory", "':factory' lacks a module or a function"),
@@ -120,11 +120,13 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
         ("their_agents:written_in_c", "the factory returned dict, not an Engine"),
     ],
 )
-def test_a_wrong_factory_is_told_with_the_way_out(worker: Call, spec: str, told: str) -> None:
+def test_the_error_of_a_wrong_factory_names_the_way_out(
+    worker: Call, spec: str, message: str
+) -> None:
     result = worker(spec)
 
     assert result.exit_code == 2
-    assert told in " ".join(result.stderr.split())
+    assert message in " ".join(result.stderr.split())
 
 
 @pytest.mark.parametrize("more", [("--max-runs", "0"), ("--drain-s", "-1")])
@@ -153,7 +155,7 @@ def test_a_store_that_does_not_answer_at_the_start_is_tried_again(worker: Call) 
 
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr.splitlines()[:3] == [
-        "lib worker: the store does not answer, trying again for 300 s: nobody answers",
+        "lib worker: the store does not answer, trying again for 300 s: no answer",
         "lib worker: the store answers",
         "lib worker: working: up to 32 runs of session, react",
     ]
@@ -166,15 +168,17 @@ def test_a_signal_ends_the_wait_for_a_store_at_once(worker: Call) -> None:
     assert result.stderr.splitlines()[-1] == "lib worker: stopped before the store answered"
 
 
-@pytest.mark.parametrize(("factory", "told"), [("down", "nobody answers"), ("too_new", "layout 9")])
-def test_a_store_that_is_not_waited_for_is_one_line(worker: Call, factory: str, told: str) -> None:
+@pytest.mark.parametrize(("factory", "message"), [("down", "no answer"), ("too_new", "layout 9")])
+def test_a_store_that_is_not_waited_for_is_one_line(
+    worker: Call, factory: str, message: str
+) -> None:
     result = worker(f"their_agents:{factory}", "--wait-for-store", "0")
 
     assert result.exit_code == 1
-    assert told in result.stderr
+    assert message in result.stderr
     assert result.stderr.startswith("Error: ")
 
 
 def test_the_command_is_listed_with_the_others() -> None:
-    told = CliRunner().invoke(main, ["--help"]).stdout
-    assert "worker Drive the runs of a store that have no worker." in " ".join(told.split())
+    text = CliRunner().invoke(main, ["--help"]).stdout
+    assert "worker Drive the runs of a store that have no worker." in " ".join(text.split())

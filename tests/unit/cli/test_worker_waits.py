@@ -1,4 +1,4 @@
-"""`lib worker` whose server is not there yet: it waits, takes up work, and ends when asked to."""
+"""`lib worker` waits for a server that is not there yet, works, and ends on a signal."""
 
 import os
 import signal

@@ -149,7 +149,7 @@ async def test_a_child_that_another_worker_drives_is_waited_for() -> None:
             started = await engine.start("go")
             await engine.wait_while_driven(started.id)
             (waiting,) = await started.pending()
-            real, engine.start_driving = engine.start_driving, _adopted_by(other)
+            real, engine.start_driving = engine.start_driving, _driven_by(other)
             await started.approve(waiting.key)
             child = await child_of(store, started.id)
             await until(store, child.run_id, k.LLM_REQUESTED)
@@ -161,7 +161,7 @@ async def test_a_child_that_another_worker_drives_is_waited_for() -> None:
     assert (await main()).output == "done: a"
 
 
-def _adopted_by(other: Engine) -> Any:
+def _driven_by(other: Engine) -> Any:
     async def start_driving(run_id: str, log: Sequence[Event]) -> bool:
         return await other.start_driving(run_id, log)
 

@@ -107,9 +107,9 @@ async def test_the_second_of_two_concurrent_texts_under_one_key_is_refused() -> 
 
 async def test_an_empty_tenant_name_is_refused() -> None:
     async with answering(MemoryEventStore()) as engine:
-        with pytest.raises(ValueError, match="tenant has an id that is not empty"):
+        with pytest.raises(ValueError, match="expected a tenant's id, got an empty text"):
             await engine.start("hi", tenant="")
-        with pytest.raises(ValueError, match="tenant has an id that is not empty"):
+        with pytest.raises(ValueError, match="expected a tenant's id, got an empty text"):
             await engine.start_session(tenant="")
         assert await engine.store.runs() == []
 

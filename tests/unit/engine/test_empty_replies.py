@@ -64,7 +64,7 @@ def emptied(log: Sequence[Event]) -> list[Any]:
 
 
 @pytest.mark.parametrize("empty", EMPTY.values(), ids=EMPTY)
-async def test_a_model_is_asked_once_more_after_an_empty_reply(empty: Reply) -> None:
+async def test_a_model_is_called_once_more_after_an_empty_reply(empty: Reply) -> None:
     client = ScriptedClient([empty, "hello"])
 
     with client:
@@ -220,7 +220,7 @@ async def test_a_called_agent_reports_why_it_has_no_answer() -> None:
     async with Engine(MemoryEventStore(), handlers, algorithms=algorithms) as engine:
         result = await (await engine.start("go")).result()
 
-    assert "FAILED (empty: the model replied with no text" in result.output
+    assert "FAILED (empty: expected text or a tool call, got an empty reply" in result.output
 
 
 async def test_the_provider_state_of_an_empty_reply_is_not_used() -> None:

@@ -172,7 +172,7 @@ async def test_a_call_with_an_argument_of_the_wrong_type_has_no_effect(
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("tenant", "a tenant has an id that is not empty; None is"),
+        ("tenant", "expected a tenant's id, got an empty text"),
         ("idempotency_key", "an idempotency key has at least one character"),
     ],
 )

@@ -86,7 +86,7 @@ async def test_a_session_goes_on_after_another_process_has_answered_a_turn_of_it
 
     assert said == ["1 0", "3 1", "5 2", "7 3", "9 4", "11 5"]
     assert found is not None
-    assert _told(found[0]) == _told(whole[0])
+    assert _comparable(found[0]) == _comparable(whole[0])
 
 
 async def test_an_erased_session_is_not_served_from_cached_state() -> None:
@@ -215,6 +215,6 @@ async def test_a_log_that_is_in_memory_is_not_read() -> None:
     assert store.lengths == []
 
 
-def _told(state: Any) -> Any:
+def _comparable(state: Any) -> Any:
     """Return a session's state with the keys of its turns spelled out, to be compared."""
     return state._replace(loop=state.loop._replace(seen=list(state.loop.seen)))

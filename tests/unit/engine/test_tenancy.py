@@ -33,7 +33,7 @@ def engine() -> Engine:
     return make_engine(FunctionClient(think), refund)
 
 
-async def _asked(handle: Run) -> str:
+async def _pending_key(handle: Run) -> str:
     """Return the key of the call that waits for a person, once there is one."""
     async for event in handle.events():
         if event.kind == k.APPROVAL_REQUESTED:
@@ -67,7 +67,7 @@ SESSION_CALLS: dict[str, Callable[[Session], Awaitable[Any]]] = {
 async def test_a_run_of_another_tenant_is_missing(call: Callable[[Run], Awaitable[Any]]) -> None:
     async with engine() as made:
         foreign = await made.start("refund", tenant="globex")
-        await _asked(foreign)
+        await _pending_key(foreign)
         before = await foreign.info()
         messages: list[str] = []
         for run_id in (foreign.id, "missing"):
@@ -101,7 +101,7 @@ async def test_a_tenant_finds_its_own_runs_and_sessions() -> None:
         started = await made.start("refund", tenant="acme")
         handle = made.run(started.id, tenant="acme")
         pieces = asyncio.create_task(_pieces(handle))
-        await handle.approve(await _asked(handle), user="ada")
+        await handle.approve(await _pending_key(handle), user="ada")
         assert (await handle.result()).output == "done"
         assert (await handle.state()).tenant == "acme"
         assert await handle.cancel() is False

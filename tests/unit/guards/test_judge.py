@@ -42,7 +42,7 @@ async def test_a_judge_that_cannot_be_read_allows_nothing_and_is_paid_for() -> N
     assert verdict.usage is not None
 
 
-async def test_a_judge_is_asked_again_and_then_fails() -> None:
+async def test_a_judge_is_called_again_and_then_fails() -> None:
     passing = LLMError("busy", retryable=True)
 
     assert (await judged(passing, '{"allowed": true, "rule": ""}'))[0].allowed

@@ -29,7 +29,7 @@ async def test_a_callers_client_stays_open(server: Server) -> None:
         assert not http.is_closed
 
 
-ASKED: list[tuple[str, dict[str, str]]] = [
+REQUESTS: list[tuple[str, dict[str, str]]] = [
     ("http://user:secret@xn--☃.com/", {}),
     ("http://user:secret@a\x00b/", {}),
     ("http://user:secret@[::1]]/", {}),
@@ -39,7 +39,7 @@ ASKED: list[tuple[str, dict[str, str]]] = [
 
 
 @pytest.mark.parametrize("library", [httpx2, httpx], ids=["httpx2", "httpx"])
-@pytest.mark.parametrize(("url", "headers"), ASKED, ids=ascii)
+@pytest.mark.parametrize(("url", "headers"), REQUESTS, ids=ascii)
 async def test_an_invalid_address_or_header_is_an_error_that_does_not_repeat_it(
     library: Any, url: str, headers: dict[str, str]
 ) -> None:

@@ -1,4 +1,4 @@
-"""What tests of the chat client share: a prompt, and a server that answers as told."""
+"""Shared by tests of the chat client: a prompt, and a server with scripted answers."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -40,8 +40,8 @@ async def streamed(client: ChatClient, **options: Any) -> list[Delta | Reply]:
 async def failure(client: ChatClient, *, stream: bool) -> LLMError:
     with pytest.raises(LLMError) as caught:
         await (streamed(client) if stream else client.complete(HI))
-    told = "".join(format_exception(caught.value))
-    assert API_KEY not in told
+    trace = "".join(format_exception(caught.value))
+    assert API_KEY not in trace
     assert PROMPT not in str(caught.value)
     return caught.value
 

@@ -1,6 +1,6 @@
 """A process that answers turns of a session with a model that keeps conversations.
 
-It is told as JSON: where the model is, where the store is, which session, and what is said.
+Its argument is JSON: the model's URL, the path of the store, the session and the message.
 """
 
 import asyncio
@@ -34,14 +34,14 @@ def engine(client: OpenAIClient, store: EventStore, agent: React = AGENT, **opti
     return Engine(store, handlers, algorithms=[agent], **settings)
 
 
-async def main(told: dict[str, str]) -> None:
-    store = SQLiteEventStore(told["store"])
+async def main(arguments: dict[str, str]) -> None:
+    store = SQLiteEventStore(arguments["store"])
     async with (
-        OpenAIClient("m", base_url=told["base_url"], api_key=API_KEY) as client,
+        OpenAIClient("m", base_url=arguments["base_url"], api_key=API_KEY) as client,
         engine(client, store) as running,
     ):
-        session = running.session(told["session"])
-        turn = await session.send(told["text"], idempotency_key=told["text"])
+        session = running.session(arguments["session"])
+        turn = await session.send(arguments["text"], idempotency_key=arguments["text"])
         await turn.result()
 
 

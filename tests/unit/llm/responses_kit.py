@@ -1,4 +1,4 @@
-"""What tests of the responses client share: a prompt, and a server that answers as told."""
+"""Shared by tests of the responses client: a prompt, and a server with scripted answers."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -43,8 +43,8 @@ async def streamed(client: OpenAIClient, **options: Any) -> list[Delta | Reply]:
     return [piece async for piece in client.stream(options.pop("messages", HI), **options)]
 
 
-async def asked(client: OpenAIClient, *, stream: bool, **options: Any) -> Reply:
-    """Return the reply to a call, the same whichever way it is asked."""
+async def complete(client: OpenAIClient, *, stream: bool, **options: Any) -> Reply:
+    """Return the reply to a call, streamed or whole."""
     if not stream:
         return await client.complete(options.pop("messages", HI), **options)
     *deltas, last = await streamed(client, **options)
@@ -55,9 +55,9 @@ async def asked(client: OpenAIClient, *, stream: bool, **options: Any) -> Reply:
 
 async def failure(client: OpenAIClient, *, stream: bool, **options: Any) -> LLMError:
     with pytest.raises(LLMError) as caught:
-        await asked(client, stream=stream, **options)
-    told = "".join(format_exception(caught.value))
-    assert API_KEY not in told
+        await complete(client, stream=stream, **options)
+    trace = "".join(format_exception(caught.value))
+    assert API_KEY not in trace
     assert PROMPT not in str(caught.value)
     return caught.value
 

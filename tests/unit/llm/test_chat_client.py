@@ -102,16 +102,16 @@ async def test_tools_can_be_kept_out_of_streams():
 OUTPUT = {"type": "object", "properties": {"total": {"type": "integer"}}}
 
 
-async def test_an_output_is_asked_for_by_its_schema():
+async def test_an_output_is_requested_by_its_schema():
     async with connected([Reply((Text('{"total": 3}'),))]) as (client, server):
         assert (await client.complete(HI, output=OUTPUT)).text == '{"total": 3}'
-        asked = server.requests[0].body["response_format"]["json_schema"]
+        schema_format = server.requests[0].body["response_format"]["json_schema"]
         closed = {"required": ["total"], "additionalProperties": False}
-        assert asked == {"name": "output", "strict": True, "schema": {**OUTPUT, **closed}}
+        assert schema_format == {"name": "output", "strict": True, "schema": {**OUTPUT, **closed}}
 
 
 @pytest.mark.parametrize("stream_tools", [False, True])
-async def test_an_output_can_be_asked_for_by_way_of_a_tool(*, stream_tools: bool):
+async def test_an_output_can_be_requested_through_a_tool(*, stream_tools: bool):
     final = ToolCall("c2", "final_answer", {"total": 3})
     search = ToolCall("c1", "search")
     answers = [
@@ -259,7 +259,7 @@ def test_an_address_that_is_none_is_not_repeated(address: str):
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({}, "OpenAI needs a key"),
         ({"base_url": "localhost:8000/v1"}, "base_url is an http or https address"),
@@ -274,12 +274,12 @@ def test_an_address_that_is_none_is_not_repeated(address: str):
     ],
 )
 def test_what_cannot_work_fails_at_construction(
-    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], told: str
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], message: str
 ):
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
 
-    with pytest.raises(ValueError, match=told) as caught:
+    with pytest.raises(ValueError, match=message) as caught:
         ChatClient("m", **options)
 
     assert "sk-" not in str(caught.value)

@@ -43,19 +43,19 @@ def replies(draw: st.DrawFn) -> Reply:
     return Reply(tuple(parts), usage, stop, "m", "chatcmpl-7")
 
 
-def as_told(reply: Reply, dialect: ServerDialect) -> Reply:
-    """Return what is left of the reply when the dialect does not tell everything."""
+def as_decoded(reply: Reply, dialect: ServerDialect) -> Reply:
+    """Return the reply without what the dialect leaves out."""
     new = map("new{}".format, itertools.count(1))
     parts: list[Part] = []
     for part in reply.parts:
         if isinstance(part, ToolCall):
             first = not any(isinstance(before, ToolCall) for before in parts)
-            told = {"own": part.id, "absent": "", "same": "call_0" if first else ""}[dialect.ids]
-            parts.append(replace(part, id=told or next(new)))
+            call_id = {"own": part.id, "absent": "", "same": "call_0" if first else ""}[dialect.ids]
+            parts.append(replace(part, id=call_id or next(new)))
         elif dialect.thinking or not isinstance(part, Thinking):
             parts.append(part)
-    told_usage = Usage() if dialect.usage == "absent" else reply.usage
-    return replace(reply, parts=tuple(parts), usage=told_usage)
+    usage = Usage() if dialect.usage == "absent" else reply.usage
+    return replace(reply, parts=tuple(parts), usage=usage)
 
 
 def builder() -> ReplyBuilder:
@@ -75,7 +75,7 @@ def test_a_streamed_reply_is_the_same_in_every_dialect(
         for event in decoder.feed(piece):
             deltas += take_event(event, building)
 
-    assert building.reply() == as_told(reply, dialect)
+    assert building.reply() == as_decoded(reply, dialect)
     assert "".join(delta.text for delta in deltas) == reply.text
 
 
@@ -85,7 +85,7 @@ def test_a_whole_reply_is_the_same_in_every_dialect(dialect: ServerDialect, repl
     building = builder()
     building.add(completion(reply, dialect), whole=True)
 
-    assert building.reply() == as_told(reply, dialect)
+    assert building.reply() == as_decoded(reply, dialect)
 
 
 HI = [Message.user("hi")]
@@ -113,8 +113,8 @@ async def test_the_client_reads_every_dialect_over_one_connection(
         for _ in range(2):
             whole = await client.complete(HI, tools=[SPEC])
             *deltas, streamed = [piece async for piece in client.stream(HI, tools=[SPEC])]
-            assert whole == as_told(REPLY, dialect)
-            assert streamed == as_told(REPLY, dialect)
+            assert whole == as_decoded(REPLY, dialect)
+            assert streamed == as_decoded(REPLY, dialect)
             assert "".join(d.text for d in deltas if isinstance(d, Delta)) == REPLY.text
         await client.aclose()
         assert server.connections == 1
@@ -168,7 +168,7 @@ def from_ours(reply: Reply) -> dict[str, Any]:
 
 
 async def test_the_official_sdk_reads_the_test_server_as_we_do():
-    asked: dict[str, Any] = {
+    request: dict[str, Any] = {
         "model": "m",
         "messages": [{"role": "user", "content": "hi"}],
         "tools": [{"type": "function", "function": {"name": "search", "parameters": {}}}],
@@ -178,8 +178,8 @@ async def test_the_official_sdk_reads_the_test_server_as_we_do():
 
     async with ChatServer([REPLY, REPLY]) as server, official:
         sdk = official.with_options(base_url=server.base_url)
-        whole = cast(Any, await sdk.chat.completions.create(**asked))
-        async with sdk.chat.completions.stream(**asked) as stream:
+        whole = cast(Any, await sdk.chat.completions.create(**request))
+        async with sdk.chat.completions.stream(**request) as stream:
             streamed = await stream.get_final_completion()
 
     assert from_the_sdk(whole) == from_ours(REPLY)
@@ -204,7 +204,7 @@ async def test_the_official_sdk_reads_the_test_servers_refusals():
             (sdk, [], 400, None),
             (sdk, [{"role": "user", "content": "hi"}], 429, "rate_limit_exceeded"),
         ):
-            asked: Any = messages
+            untyped: Any = messages
             with pytest.raises(APIStatusError) as caught:
-                await client.chat.completions.create(model="m", messages=asked)
+                await client.chat.completions.create(model="m", messages=untyped)
             assert (caught.value.status_code, caught.value.code) == (status, code)

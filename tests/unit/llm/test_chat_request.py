@@ -195,9 +195,9 @@ def test_properties_stay_in_the_order_of_the_schema():
 def test_a_schema_without_a_strict_form_is_sent_as_it_is():
     schema = {"type": "object", "additionalProperties": {"type": "integer"}}
 
-    asked = build(Message.user("hi"), output=schema)["response_format"]["json_schema"]
+    schema_format = build(Message.user("hi"), output=schema)["response_format"]["json_schema"]
 
-    assert asked == {"name": "output", "strict": False, "schema": schema}
+    assert schema_format == {"name": "output", "strict": False, "schema": schema}
 
 
 def test_what_needs_tools_is_left_out_without_tools():
@@ -280,6 +280,6 @@ def test_audio_and_files_by_url_are_a_modality_of_their_own(part: Audio | File):
     assert caught.value.modality == f"{part.modality} by URL"
 
 
-def test_a_blob_that_nobody_loaded_is_refused():
+def test_a_blob_that_was_not_loaded_is_refused():
     with pytest.raises(LLMError, match="blob was not loaded"):
         build(Message.user(Image(blob=BlobRef("a", 1, "image/png"))))

@@ -187,7 +187,7 @@ async def test_a_reader_who_is_slow_does_not_run_into_the_deadline():
     await client.aclose()
 
 
-async def test_nobody_listening_is_retryable_and_says_what_failed():
+async def test_a_refused_connection_is_retryable_and_named():
     client = ChatClient("m", base_url="http://127.0.0.1:1/v1", api_key=API_KEY)
     error = await failure(client, stream=False)
     assert facts(error) == (LLMError, None, True)

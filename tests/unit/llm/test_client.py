@@ -84,7 +84,7 @@ def test_an_attachment_that_the_client_did_not_declare_is_refused(part: Image | 
     assert not caught.value.retryable
 
 
-def test_a_part_that_nobody_here_knows_is_refused_by_its_type():
+def test_a_part_of_unknown_type_is_refused():
     with pytest.raises(UnsupportedModality) as caught:
         check_modalities(
             [Message.user(Opaque({"type": "video"}))], frozenset({"text"}), client="chat"

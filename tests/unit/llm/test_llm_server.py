@@ -1,4 +1,4 @@
-"""The test server itself: what it refuses, and that it notices what was not asked."""
+"""The test server refuses wrong requests, and fails a test that leaves steps over."""
 
 from typing import Any
 
@@ -64,18 +64,18 @@ def test_a_request_in_order_is_not_refused(body: dict[str, Any]):
     assert refusal({"model": "m", **body}) is None
 
 
-@pytest.mark.parametrize(("body", "told"), BAD)
+@pytest.mark.parametrize(("body", "problem"), BAD)
 def test_a_request_that_breaks_a_rule_is_refused_in_the_words_of_the_rule(
-    body: dict[str, Any], told: str
+    body: dict[str, Any], problem: str
 ):
     error = refusal({"model": "m", **body})
 
     assert error is not None
-    assert told in error["error"]["message"]
+    assert problem in error["error"]["message"]
     assert error["error"]["type"] == "invalid_request_error"
 
 
-async def test_answers_that_nobody_asked_for_are_a_failure():
+async def test_unused_answers_are_a_failure():
     with pytest.raises(ScriptError, match="has 1 answers, got 0 requests"):
         async with ChatServer(["one"]):
             pass

@@ -47,44 +47,44 @@ def test_the_schema_of_a_model_is_what_pydantic_says():
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("Ada", "the reply is not JSON"),
         ("", "the reply is not JSON"),
         ("[" * 100_000, "the reply is not JSON"),
         ("[" * 150 + "]" * 150, "the reply is nested too deeply"),
-        ("null", "the reply does not fit the asked output: the value must be of type object"),
-        ('{"name": 7.5}', "the reply does not fit the asked output: name must be of type string"),
-        ("{}", "the reply does not fit the asked output: the value lacks the property 'name'"),
+        ("null", "the reply does not fit the output schema: the value must be of type object"),
+        ('{"name": 7.5}', "the reply does not fit the output schema: name must be of type string"),
+        ("{}", "the reply does not fit the output schema: the value lacks the property 'name'"),
     ],
 )
-def test_what_does_not_fit_a_schema_is_told_without_quoting_it(text: str, told: str):
+def test_an_error_of_the_schema_does_not_quote_the_reply(text: str, message: str):
     with pytest.raises(InvalidReply) as caught:
         parse_output(reply(text), SCHEMA)
 
-    assert str(caught.value) == told
+    assert str(caught.value) == message
     assert not caught.value.retryable
 
 
-def test_what_does_not_fit_a_model_is_told_without_quoting_it():
+def test_an_error_of_a_pydantic_model_does_not_quote_the_reply():
     bad = '{"addresses": [{"street": "Secret Street", "number": 0}, "Secret"]}'
 
     with pytest.raises(InvalidReply) as caught:
         parse_output(reply(bad), Person)
 
-    told = str(caught.value)
-    assert told.startswith("the reply does not fit the asked output: name: Field required; ")
-    assert "addresses[0].number: Input should be greater than or equal to 1" in told
-    assert "addresses[1]: Input should be an object" in told
+    message = str(caught.value)
+    assert message.startswith("the reply does not fit the output schema: name: Field required; ")
+    assert "addresses[0].number: Input should be greater than or equal to 1" in message
+    assert "addresses[1]: Input should be an object" in message
     assert "Secret" not in "".join(format_exception(caught.value))
 
 
 def test_a_problem_of_the_whole_reply_is_one_of_the_value():
-    with pytest.raises(InvalidReply, match=r"output: the value: Input should be an object$"):
+    with pytest.raises(InvalidReply, match=r"schema: the value: Input should be an object$"):
         parse_output(reply("[]"), Person)
 
 
-def test_no_more_than_five_problems_are_told():
+def test_at_most_five_problems_are_named():
     schema = {"items": {"type": "integer"}}
 
     with pytest.raises(InvalidReply) as caught:
@@ -94,14 +94,14 @@ def test_no_more_than_five_problems_are_told():
 
 
 @pytest.mark.parametrize(
-    ("stop", "told"),
+    ("stop", "message"),
     [("length", "the reply was cut off"), ("content_filter", "the model declined")],
 )
-def test_an_unfinished_or_declined_reply_is_not_even_read(stop: Any, told: str):
-    with pytest.raises(InvalidReply, match=told):
+def test_an_unfinished_or_declined_reply_is_not_even_read(stop: Any, message: str):
+    with pytest.raises(InvalidReply, match=message):
         parse_output(Reply((Text('{"name": "Ada"}'),), stop=stop), SCHEMA)
 
 
-def test_a_schema_that_refers_to_nothing_is_told_of():
+def test_a_schema_with_a_broken_reference_is_refused():
     with pytest.raises(InvalidReply, match=r"cannot be checked: the JSON schema has no '#/x'"):
         parse_output(reply("{}"), {"$ref": "#/x"})

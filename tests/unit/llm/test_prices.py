@@ -1,4 +1,4 @@
-"""What a call costs: stated by whoever made it, or known for certain, or unknown."""
+"""The cost of a call: stated by the server, computed from a price, or unknown."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone
@@ -23,16 +23,16 @@ def book() -> GenAIPrices:
 
 
 class FixedPrice:
-    """Says the same of every call, and notes what it was asked."""
+    """Returns one price for every call, and records the calls."""
 
     def __init__(self, price: Any) -> None:
-        self.asked: list[tuple[Any, ...]] = []
+        self.calls: list[tuple[Any, ...]] = []
         self._price = price
 
     def price(
         self, provider: str | None, model: str, usage: Mapping[str, int | float], at: datetime
     ) -> Any:
-        self.asked.append((provider, model, usage, at))
+        self.calls.append((provider, model, usage, at))
         return self._price
 
 
@@ -75,26 +75,26 @@ def test_a_reply_without_a_cost_gets_the_price_of_the_model_that_answered() -> N
 
     assert priced.usage == Usage(input_tokens=3, reasoning_tokens=1, cost=0.25)
     used = {"input_tokens": 3, "reasoning_tokens": 1}
-    assert book.asked == [("openai", "m-0101", used, AT)]
+    assert book.calls == [("openai", "m-0101", used, AT)]
 
 
-def test_a_reply_that_names_no_model_gets_the_price_of_the_one_that_was_asked() -> None:
+def test_a_reply_without_a_model_gets_the_price_of_the_requested_one() -> None:
     book = FixedPrice(Decimal(1))
 
     with_cost(Reply(()), book, provider=None, model="m", at=AT)
 
-    assert book.asked == [(None, "m", {}, AT)]
+    assert book.calls == [(None, "m", {}, AT)]
 
 
 @pytest.mark.parametrize("stated", [0.0, 0.125])
-def test_what_the_provider_states_is_not_asked_again_not_even_when_it_is_nothing(
+def test_a_cost_that_the_provider_states_is_kept_even_zero(
     stated: float,
 ) -> None:
     book = FixedPrice(Decimal(1))
     reply = Reply((), usage=Usage(cost=stated))
 
     assert with_cost(reply, book, provider=None, model="m", at=AT) is reply
-    assert book.asked == []
+    assert book.calls == []
 
 
 @pytest.mark.parametrize("price", [None, Decimal("NaN"), Decimal(-1)])
@@ -164,13 +164,13 @@ def test_counts_that_say_nothing_or_contradict_each_other_have_no_price(
     [
         ("openai", "model-of-next-year"),
         ("openai", ""),
-        ("nobody", "gpt-4o"),
+        ("unknown", "gpt-4o"),
         ("my-openai-proxy", "gpt-4o"),
         (None, "gpt-4o"),
         (None, "deepseek-r1:7b"),
     ],
 )
-def test_nobody_is_billed_for_a_name_that_only_looks_like_a_known_one(
+def test_a_model_whose_name_resembles_a_known_one_has_no_price(
     book: GenAIPrices, provider: str | None, model: str
 ) -> None:
     assert book.price(provider, model, THOUSAND, AT) is None
@@ -180,7 +180,7 @@ def test_a_default_provider_is_meant_where_the_log_names_none() -> None:
     book = GenAIPrices("openai")
 
     assert book.price(None, "gpt-4o", THOUSAND, AT) == Decimal("0.0035")
-    assert book.price("nobody", "gpt-4o", THOUSAND, AT) is None
+    assert book.price("unknown", "gpt-4o", THOUSAND, AT) is None
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from lib.llm import (
 )
 from lib.testing.aio import run
 
-from .responses_kit import HI, HOST, ONE, SPEC, asked, connected, handle, reply, streamed
+from .responses_kit import HI, HOST, ONE, SPEC, complete, connected, handle, reply, streamed
 
 client_is_one: type[LLMClient] = OpenAIClient
 ADDRESSES = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
@@ -75,7 +75,7 @@ async def test_a_modality_that_was_not_declared_is_refused_before_any_io() -> No
     async with connected([]) as (client, server):
         for stream in (False, True):
             with pytest.raises(UnsupportedModality):
-                await asked(client, stream=stream, messages=see)
+                await complete(client, stream=stream, messages=see)
         assert server.connections == 0
     declared = frozenset({"text", "image"})
     async with connected(["a cat"], modalities=declared) as (client, server):
@@ -128,11 +128,11 @@ async def test_a_call_with_a_handle_sends_only_what_is_new(*, stream: bool) -> N
     answers = [Reply((Thinking("hm"), call)), "found it"]
 
     async with connected(answers) as (client, server):
-        first = await asked(client, stream=stream, messages=HI, tools=[SPEC])
+        first = await complete(client, stream=stream, messages=HI, tools=[SPEC])
         assert first.state == handle(1)
         after = [*HI, first.message, Message.tool(ToolResult("c1", "x"))]
         state = {**handle(1), "covers": 2}
-        second = await asked(client, stream=stream, messages=after, tools=[SPEC], state=state)
+        second = await complete(client, stream=stream, messages=after, tools=[SPEC], state=state)
         assert second == reply("found it", 2)
         assert server.requests[1].body["previous_response_id"] == "resp_1"
         assert server.requests[1].body["input"] == [
@@ -170,7 +170,7 @@ async def test_a_client_that_lets_nothing_be_kept_has_no_handles_and_takes_none(
     async with connected(["hello"] * 2, store=False) as (client, server):
         for stream in (False, True):
             state = {**handle(1), "covers": 2}
-            answer = await asked(client, stream=stream, messages=talk, state=state)
+            answer = await complete(client, stream=stream, messages=talk, state=state)
             assert answer.state is None
         assert [each.body["store"] for each in server.requests] == [False, False]
         assert server.sent == [3, 3]
@@ -238,7 +238,7 @@ def test_it_says_what_it_is_and_who_is_paid(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({}, "OpenAI needs a key"),
         ({"base_url": "localhost:8000/v1"}, "base_url is an http or https address"),
@@ -251,12 +251,12 @@ def test_it_says_what_it_is_and_who_is_paid(monkeypatch: pytest.MonkeyPatch) -> 
     ],
 )
 def test_what_cannot_work_fails_at_construction(
-    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], told: str
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], message: str
 ) -> None:
     for name in ADDRESSES:
         monkeypatch.delenv(name, raising=False)
 
-    with pytest.raises(ValueError, match=told) as caught:
+    with pytest.raises(ValueError, match=message) as caught:
         OpenAIClient("m", **options)
 
     assert "sk-" not in str(caught.value)

@@ -59,8 +59,8 @@ def replies(draw: st.DrawFn) -> Reply:
     return Reply(tuple(parts), usage, stop, "m", "resp_7", state)
 
 
-def as_told(reply: Reply, dialect: ResponsesDialect) -> Reply:
-    """Return what is left of the reply when the dialect does not tell everything."""
+def as_decoded(reply: Reply, dialect: ResponsesDialect) -> Reply:
+    """Return the reply without what the dialect leaves out."""
     parts = [
         Thinking(part.text) if isinstance(part, Thinking) and not dialect.sealed else part
         for part in reply.parts
@@ -86,12 +86,14 @@ def test_a_streamed_reply_is_the_same_in_every_dialect(
         for event in decoder.feed(piece):
             deltas += take_event(event, building)
 
-    told = as_told(reply, dialect)
-    assert building.reply() == told
+    expected = as_decoded(reply, dialect)
+    assert building.reply() == expected
     assert "".join(delta.text for delta in deltas) == reply.text
-    thought = "".join([part.text for part in told.parts if isinstance(part, Thinking)])
+    thought = "".join([part.text for part in expected.parts if isinstance(part, Thinking)])
     assert "".join(delta.thinking for delta in deltas) == thought
-    assert calls_shown(deltas) == [(call.id, call.name, call.arguments) for call in told.tool_calls]
+    assert calls_shown(deltas) == [
+        (call.id, call.name, call.arguments) for call in expected.tool_calls
+    ]
 
 
 def calls_shown(deltas: list[Delta]) -> list[tuple[str, str, Any]]:
@@ -110,7 +112,7 @@ def test_a_whole_reply_is_the_same_in_every_dialect(
     building = builder()
     building.add(response(reply, {}, dialect), whole=True)
 
-    assert building.reply() == as_told(reply, dialect)
+    assert building.reply() == as_decoded(reply, dialect)
 
 
 REPLY = Reply(
@@ -145,8 +147,8 @@ async def test_the_client_reads_every_dialect_over_one_connection(
         for _ in range(2):
             whole = await client.complete(HI, tools=[SPEC])
             *deltas, streamed = [piece async for piece in client.stream(HI, tools=[SPEC])]
-            assert whole == as_told(REPLY, dialect)
-            assert streamed == as_told(REPLY, dialect)
+            assert whole == as_decoded(REPLY, dialect)
+            assert streamed == as_decoded(REPLY, dialect)
             assert "".join(d.text for d in deltas if isinstance(d, Delta)) == REPLY.text
         assert server.connections == 1
 
@@ -165,8 +167,8 @@ def test_what_the_test_server_writes_is_of_the_official_types(
 ) -> None:
     Response.model_validate(response(reply, {}, dialect))
     for number, event in enumerate(events_of(reply, {}, dialect)):
-        told = EVENT.validate_python({**event, "sequence_number": number})
-        assert told.type == event["type"]
+        expected = EVENT.validate_python({**event, "sequence_number": number})
+        assert expected.type == event["type"]
 
 
 def official_client() -> AsyncOpenAI:
@@ -228,14 +230,14 @@ async def test_the_official_sdk_reads_the_test_server_as_we_do() -> None:
         "parameters": {},
         "strict": False,
     }
-    asked: dict[str, Any] = {"model": "m", "tools": [function]}
-    asked["input"] = [{"role": "user", "content": "hi"}]
+    request: dict[str, Any] = {"model": "m", "tools": [function]}
+    request["input"] = [{"role": "user", "content": "hi"}]
     official = official_client()
 
     async with ResponsesServer([REPLY, REPLY]) as server, official:
         sdk = official.with_options(base_url=server.base_url)
-        whole = cast(Any, await sdk.responses.create(**asked))
-        async with sdk.responses.stream(**asked) as stream:
+        whole = cast(Any, await sdk.responses.create(**request))
+        async with sdk.responses.stream(**request) as stream:
             streamed = await stream.get_final_response()
 
     assert from_the_sdk(whole) == from_ours(REPLY)
@@ -271,13 +273,13 @@ async def test_the_official_sdk_reads_the_test_servers_refusals() -> None:
         sdk = official.with_options(base_url=server.base_url)
         stranger = sdk.with_options(api_key="wrong")
         unknown: Any = {"input": hi, "previous_response_id": "resp_0"}
-        told: list[tuple[AsyncOpenAI, Any, int, str | None]] = [
+        expected: list[tuple[AsyncOpenAI, Any, int, str | None]] = [
             (stranger, {"input": hi}, 401, "invalid_api_key"),
             (sdk, {"input": []}, 400, None),
             (sdk, unknown, 400, "previous_response_not_found"),
             (sdk, {"input": hi}, 429, "rate_limit_exceeded"),
         ]
-        for client, asked, status, code in told:
+        for client, request, status, code in expected:
             with pytest.raises(APIStatusError) as caught:
-                await client.responses.create(model="m", **asked)
+                await client.responses.create(model="m", **request)
             assert (caught.value.status_code, caught.value.code) == (status, code)

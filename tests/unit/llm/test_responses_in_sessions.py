@@ -216,9 +216,9 @@ async def test_a_killed_process_leaves_a_turn_that_another_one_finishes(
         async with client, engine(client, SQLiteEventStore(path)) as running:
             session = await running.start_session()
             assert (await (await session.send("one")).result()).output == "2 one"
-        told = {"base_url": server.base_url, "store": path, "session": session.id}
+        arguments = {"base_url": server.base_url, "store": path, "session": session.id}
         child = await asyncio.create_subprocess_exec(
-            sys.executable, AGENT_PROGRAM, json.dumps({**told, "text": "look"}), env=unmeasured
+            sys.executable, AGENT_PROGRAM, json.dumps({**arguments, "text": "look"}), env=unmeasured
         )
         await server.silent.wait()
         child.kill()

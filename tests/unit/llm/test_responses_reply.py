@@ -129,7 +129,7 @@ def test_a_call_that_is_cut_off_before_its_arguments_is_not_made_without_them() 
     assert read({**cut, "status": "completed"}).parts == (ToolCall("c", "look"),)
 
 
-def test_items_that_nobody_knows_are_left_out() -> None:
+def test_unknown_items_are_left_out() -> None:
     stranger = {"type": "web_search_call", "id": "ws_1"}
     answer = read(stranger, 7, None, message(), message(text("found")))
 
@@ -154,10 +154,10 @@ def test_why_the_model_stopped(response: dict[str, Any], stop: str) -> None:
     assert read(message(text("x")), **response).stop == stop
 
 
-def test_usage_is_what_is_told_of_it() -> None:
-    told = {"input_tokens": 9, "output_tokens": 3, "input_tokens_details": {"cached_tokens": 4}}
+def test_usage_is_read_as_far_as_it_is_there() -> None:
+    usage = {"input_tokens": 9, "output_tokens": 3, "input_tokens_details": {"cached_tokens": 4}}
 
-    assert read(usage=told).usage == Usage(input_tokens=9, output_tokens=3, cache_read_tokens=4)
+    assert read(usage=usage).usage == Usage(input_tokens=9, output_tokens=3, cache_read_tokens=4)
     assert read(usage=None).usage == Usage()
     assert read(usage={"cost": 0.5}).usage == Usage(cost=0.5)
     assert read(usage={"input_tokens": "9", "output_tokens": -1}).usage == Usage()

@@ -129,8 +129,8 @@ def test_sealed_reasoning_goes_back_before_what_came_of_it() -> None:
     "parts",
     [
         (Thinking("in the open"), "here"),
-        (Thinking("sealed by somebody else", "sig"), "here"),
-        (Thinking("sealed by somebody else", "messages/api.test/rs_1/gAAA"), "here"),
+        (Thinking("sealed by another provider", "sig"), "here"),
+        (Thinking("sealed by another provider", "messages/api.test/rs_1/gAAA"), "here"),
         (Thinking("sealed elsewhere", "responses/other.test/rs_1/gAAA"), "here"),
         (Thinking("sealed in part", "responses/api.test/rs_1"), "here"),
         (Thinking("sealed in part", "responses/api.test//gAAA"), "here"),
@@ -153,7 +153,7 @@ def test_arguments_that_were_not_json_go_back_as_json() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "told"),
+    ("message", "expected"),
     [
         (Message.system(Image(url="u")), "no Image in a message of the system"),
         (Message.assistant(Image(url="u")), "no Image in a message of the assistant"),
@@ -164,8 +164,8 @@ def test_arguments_that_were_not_json_go_back_as_json() -> None:
         (Message.user(Image(blob=BlobRef("0" * 64, 3, "image/png"))), "blob was not loaded"),
     ],
 )
-def test_what_has_no_place_is_refused(message: Message, told: str) -> None:
-    with pytest.raises(LLMError, match=told):
+def test_what_has_no_place_is_refused(message: Message, expected: str) -> None:
+    with pytest.raises(LLMError, match=expected):
         build_body([message], model="m")
 
 
@@ -214,13 +214,13 @@ NESTED: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string
         {"type": "object"},
     ],
 )
-def test_a_tool_with_something_optional_or_open_is_told_as_it_is(schema: dict[str, Any]) -> None:
+def test_a_tool_with_an_optional_or_open_schema_is_sent_unchanged(schema: dict[str, Any]) -> None:
     tool = tools_of(schema)
 
     assert (tool["strict"], tool["parameters"]) == (False, schema)
 
 
-def test_an_output_is_asked_for_as_the_format_of_the_text() -> None:
+def test_an_output_is_requested_as_the_format_of_the_text() -> None:
     built = body(HI, output=Optionally, settings={"text": {"verbosity": "low"}})
 
     assert built["text"]["verbosity"] == "low"
@@ -254,19 +254,19 @@ def test_settings_go_as_they_are_but_for_two() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "expected"),
     [
         ({"store": False, "input": []}, "settings cannot hold input, store"),
         ({"previous_response_id": "x"}, "settings cannot hold previous_response_id"),
         ({"text": {"format": {}}}, "settings cannot hold text.format"),
     ],
 )
-def test_what_has_a_parameter_is_no_setting(settings: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_what_has_a_parameter_is_no_setting(settings: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
         build_body([HI], model="m", settings=settings)
 
 
-def test_what_is_not_asked_for_is_not_sent() -> None:
+def test_unset_options_are_not_sent() -> None:
     said = {"model": "m", "input": [{"role": "user", "content": "hi"}]}
 
     assert body(HI) == said

@@ -67,11 +67,11 @@ def test_a_request_in_order_is_not_refused(body: dict[str, Any]) -> None:
     assert [*problems({"model": "m", **body})] == []
 
 
-@pytest.mark.parametrize(("body", "told"), BAD)
+@pytest.mark.parametrize(("body", "problem"), BAD)
 def test_a_request_that_breaks_a_rule_is_refused_in_the_words_of_the_rule(
-    body: dict[str, Any], told: str
+    body: dict[str, Any], problem: str
 ) -> None:
-    assert told in next(problems({"model": "m", **body}))
+    assert problem in next(problems({"model": "m", **body}))
 
 
 async def test_an_input_that_is_no_list_is_none() -> None:

@@ -27,8 +27,8 @@ def event(value: dict[str, Any]) -> bytes:
 
 
 def failed(**error: Any) -> bytes:
-    told = {**response(reply(""), {}, RESPONSES_DIALECTS["openai"]), "status": "failed"}
-    return event({"type": "response.failed", "response": {**told, "error": error or None}})
+    body = {**response(reply(""), {}, RESPONSES_DIALECTS["openai"]), "status": "failed"}
+    return event({"type": "response.failed", "response": {**body, "error": error or None}})
 
 
 BAD_ANSWERS: dict[str, tuple[Answer, Facts]] = {
@@ -176,7 +176,7 @@ async def test_a_stream_that_says_enough_is_a_reply(name: str) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_the_wait_that_a_server_asks_for_is_told(*, stream: bool) -> None:
+async def test_the_wait_that_a_server_requests_is_on_the_error(*, stream: bool) -> None:
     clock = ManualClock(datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC))
     answers = [
         refused(429, "slow", headers={"retry-after": "7"}),
@@ -235,7 +235,7 @@ LOST: dict[str, Raw] = {
 
 
 @pytest.mark.parametrize("name", LOST)
-async def test_a_handle_that_the_server_does_not_know_is_told_apart(name: str) -> None:
+async def test_an_unknown_handle_has_an_error_of_its_own(name: str) -> None:
     async with connected(lambda _: LOST[name]) as (client, server):
         server.goes_on = False  # so that the script may answer
         error = await failure(client, stream=True, messages=TALK, state=STATE)

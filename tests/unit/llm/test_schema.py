@@ -105,17 +105,17 @@ CASES: list[tuple[Any, list[Any], list[Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("schema", "fitting", "unfitting", "told"), CASES)
+@pytest.mark.parametrize(("schema", "fitting", "unfitting", "problem"), CASES)
 def test_a_value_fits_or_the_first_violation_says_why(
-    schema: Any, fitting: list[Any], unfitting: list[Any], told: str
+    schema: Any, fitting: list[Any], unfitting: list[Any], problem: str
 ):
     assert [[*violations(value, schema)] for value in fitting] == [[]] * len(fitting)
     for number, value in enumerate(unfitting):
         first = next(violations(value, schema))
-        assert told in first or number > 0
+        assert problem in first or number > 0
 
 
-def test_every_violation_is_told():
+def test_every_violation_is_named():
     schema = {
         "type": "object",
         "properties": {"a": {"type": "string"}, "b": {"items": {"maximum": 1}}},

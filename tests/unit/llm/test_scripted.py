@@ -185,16 +185,16 @@ async def test_the_steps_of_an_agent_that_is_called_follow_the_call() -> None:
     async def answer(messages: list[Message], tools: Sequence[ToolSpec] = ()) -> Reply:
         return await ScriptedClient(steps).complete(messages, tools=tools)
 
-    asked = [Message.user("a?")]
+    question = [Message.user("a?")]
     boss = [Message.user("go"), both.message, results]
     replies = [
-        await answer([*asked, stock.message, Message.tool(ToolResult("c", "7"))]),
+        await answer([*question, stock.message, Message.tool(ToolResult("c", "7"))]),
         await answer([Message.user("b?")]),
         await answer(boss, ask),
     ]
-    assert (await answer(asked)).tool_calls == stock.tool_calls
+    assert (await answer(question)).tool_calls == stock.tool_calls
     # Who may make the call itself was not called by it.
-    assert (await answer(asked, ask)).tool_calls == both.tool_calls
+    assert (await answer(question, ask)).tool_calls == both.tool_calls
     assert [reply.text for reply in replies] == ["a!", "b!", "both"]
 
 

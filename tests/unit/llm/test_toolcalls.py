@@ -167,7 +167,7 @@ def test_different_names_are_different_calls():
     assert [call.name for call in assemble(fragments)] == ["f", "g"]
 
 
-def test_what_a_fragment_adds_is_told_with_the_place_of_its_call():
+def test_what_a_fragment_adds_comes_with_the_index_of_its_call():
     assembler = ToolCallAssembler()
 
     assert assembler.add(piece("f", "", index=7, id="a")) == ToolCallDelta(0, "a", "f")

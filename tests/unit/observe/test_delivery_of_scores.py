@@ -226,7 +226,7 @@ def test_a_score_claimed_by_another_observer_is_not_sent():
             done = await super().compare_and_set_mark(name, expected=expected, value=value)
             if name.startswith("run/") and value and "claim" not in value and done:
                 self.settled += 1
-                claimed = value[:-1] + ',"claim":["somebody","2999-01-01T00:00:00+00:00"]}'
+                claimed = value[:-1] + ',"claim":["other","2999-01-01T00:00:00+00:00"]}'
                 await self.set_mark(name, claimed)
             return done
 

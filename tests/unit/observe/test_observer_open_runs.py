@@ -82,7 +82,7 @@ async def test_an_open_run_is_exported_bit_by_bit():
     ]
 
 
-async def test_a_run_whose_process_has_died_is_told_as_interrupted_once_and_corrected_later():
+async def test_a_run_whose_process_died_is_exported_as_interrupted_once_and_corrected_later():
     sink = Recorder()
 
     async def main() -> list[int]:
@@ -118,7 +118,7 @@ async def test_a_run_whose_process_has_died_is_told_as_interrupted_once_and_corr
     ]
 
 
-async def test_a_run_that_died_with_its_process_is_told_by_the_next_one_and_then_finished(
+async def test_a_run_that_died_with_its_process_is_exported_by_the_next_one_and_then_finished(
     tmp_path: Path,
 ):
     path, clock, sink = tmp_path / "log.db", ManualClock(at(100)), Recorder()
@@ -256,7 +256,7 @@ async def test_backfill_exports_what_has_ended_oldest_first():
     assert names([spans[0] for spans in sink.exports]) == [f"run-{n}" for n in range(300)]
 
 
-async def test_backfill_can_begin_at_a_time_and_can_be_told_to_do_nothing():
+async def test_backfill_can_begin_at_a_time_and_can_be_switched_off():
     sink = Recorder()
 
     async def main() -> tuple[int, int]:

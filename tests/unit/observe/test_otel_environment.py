@@ -84,7 +84,7 @@ def test_malformed_headers_are_refused_without_being_repeated(value: str):
         ({"OTEL_EXPORTER_OTLP_TIMEOUT": "1", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT": "3000"}, 3.0),
     ],
 )
-def test_a_timeout_is_told_in_milliseconds(environment: dict[str, str], seconds: float):
+def test_a_timeout_is_in_milliseconds(environment: dict[str, str], seconds: float):
     assert traces_timeout_s(environment) == seconds
 
 
@@ -105,7 +105,7 @@ def test_a_protocol_that_is_not_spoken_is_refused(value: str, monkeypatch: pytes
     OTelSink(Sending())
 
 
-async def test_the_resource_is_what_the_environment_says_where_nobody_says_otherwise(
+async def test_the_resource_is_read_from_the_environment_unless_arguments_set_it(
     monkeypatch: pytest.MonkeyPatch,
 ):
     assert resource_of({}) == {}

@@ -193,7 +193,7 @@ def still_start(span: Span, first: Span) -> int:
     return (span.start - first.start) // timedelta(microseconds=1)
 
 
-def test_tokens_and_cost_are_told_and_numbers_that_a_browser_would_round_are_text():
+def test_tokens_and_cost_are_shown_and_numbers_that_a_browser_would_round_are_text():
     usage = {"gen_ai.usage.input_tokens": 1020, "gen_ai.usage.output_tokens": 85}
     spans = [
         replace(ROOT, attributes={"big": 2**60}),

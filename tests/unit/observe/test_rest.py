@@ -81,7 +81,7 @@ async def test_a_compressed_answer_is_read():
     assert reply.value == {"a": 1}
 
 
-async def test_a_status_that_is_asked_for_is_no_failure():
+async def test_an_expected_status_is_not_a_failure():
     reply, _ = await served(Response(status=404, body=b"Spans do not exist"), also=(404,))
 
     assert (reply.status, reply.value) == (404, None)
@@ -133,7 +133,7 @@ async def test_an_answer_that_is_too_large_is_permanent():
     assert error.permanent
 
 
-async def test_what_cannot_be_sent_as_json_is_told_without_its_value():
+async def test_an_error_about_json_does_not_show_the_value():
     error = await failure(Response(), body={"meta": {SECRET}})
 
     assert error.permanent

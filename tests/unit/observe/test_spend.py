@@ -108,14 +108,14 @@ def test_a_stated_cost_comes_before_the_price_and_the_price_before_not_knowing()
 @pytest.mark.parametrize(
     ("requested", "replied", "model"),
     [
-        ({"model": "asked"}, {"model": "answered"}, "answered"),
-        ({"model": "asked"}, {"model": ""}, "asked"),
-        ({"model": "asked"}, {}, "asked"),
+        ({"model": "requested"}, {"model": "answered"}, "answered"),
+        ({"model": "requested"}, {"model": ""}, "requested"),
+        ({"model": "requested"}, {}, "requested"),
         ({}, {}, None),
         ({"model": 7}, {"model": ["m"]}, None),
     ],
 )
-def test_a_call_belongs_to_the_model_that_answered_else_to_the_one_asked_for(
+def test_a_call_belongs_to_the_model_that_answered_else_to_the_requested_one(
     requested: dict[str, Any], replied: dict[str, Any], model: str | None
 ) -> None:
     log = make_log(START, call_payload(**requested), answered(**replied))
@@ -123,7 +123,7 @@ def test_a_call_belongs_to_the_model_that_answered_else_to_the_one_asked_for(
     assert list(spend_of(log).models) == [model]
 
 
-def test_guards_summaries_and_memories_count_with_what_the_model_they_asked_has_used() -> None:
+def test_guards_summaries_and_memories_count_the_tokens_of_the_model_they_called() -> None:
     verdict = {"guard": "pii", "stage": "input", "verdict": "allow", "content_hash": "ab"}
     log = make_log(
         START,

@@ -108,7 +108,7 @@ async def test_tools_that_have_changed_since_are_shown_by_name():
 
     assert (await shown(look_up, refund, later=[another, refund])) == NAMES
     assert (await shown(look_up, refund, later=[])) == NAMES
-    assert (await shown(look_up, refund, later=[refund, look_up])) == NAMES  # told in another order
+    assert (await shown(look_up, refund, later=[refund, look_up])) == NAMES  # in another order
 
 
 async def test_a_log_alone_gives_names_of_tools():

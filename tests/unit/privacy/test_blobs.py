@@ -88,7 +88,7 @@ async def test_content_is_given_back_if_a_run_refers_to_it_by_now() -> None:
     assert await blobs.get(digest) == b"hello"
 
 
-async def test_content_is_given_back_if_nobody_can_tell_any_more() -> None:
+async def test_content_is_restored_when_no_record_of_it_is_left() -> None:
     store = await opened()
     blobs = Meanwhile(store.close)
     digest = await blobs.put(b"hello")

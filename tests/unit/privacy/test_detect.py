@@ -361,7 +361,7 @@ class Analyzer:
         return list(self.results)
 
 
-def test_presidio_is_asked_for_what_was_chosen_and_its_words_become_ours() -> None:
+def test_presidio_searches_the_chosen_kinds_and_its_names_become_ours() -> None:
     analyzer = Analyzer(
         Result("PERSON", 0, 5, 0.85),
         Result("EMAIL_ADDRESS", 9, 12, 1.0),

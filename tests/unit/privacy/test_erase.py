@@ -126,7 +126,7 @@ async def test_marks_of_runs_go_with_them_those_of_views_too() -> None:
     assert await store.marks("") == {}
 
 
-async def test_a_tenant_is_erased_with_its_vectors_and_nobody_elses() -> None:
+async def test_a_tenant_is_erased_with_its_own_vectors_only() -> None:
     store = await opened()
     await family(store, "one", tenant="acme")
     await family(store, "two", tenant="acme")
@@ -145,7 +145,7 @@ async def test_a_tenant_is_erased_with_its_vectors_and_nobody_elses() -> None:
     assert await erase_tenant(store, "acme", vectors=views[:1]) == Erased()
     with pytest.raises(TenantViolation):
         await erase_tenant(store, "acme", vectors=views)
-    with pytest.raises(ValueError, match="not empty"):
+    with pytest.raises(ValueError, match="empty text"):
         await erase_tenant(store, "")
 
 

@@ -57,7 +57,7 @@ async def test_closed_trees_go_when_their_last_event_is_old_enough() -> None:
     assert await expire(store, older_than=30 * DAY, clock=clock) == Erased()
 
 
-async def test_open_trees_go_only_if_asked_and_if_nobody_drives_them() -> None:
+async def test_open_trees_are_erased_only_if_requested_and_not_driven() -> None:
     clock = ManualClock()
     store = await opened(clock)
     await store.append("driven", [started(at=days_old(clock, 40))], expected=0)
@@ -110,7 +110,7 @@ async def test_several_pages_of_trees_that_stay_are_passed() -> None:
     assert (await expire(store, older_than=DAY, clock=clock, page=3)).runs == 3
 
 
-async def test_a_tree_that_somebody_else_erases_meanwhile_ends_the_call() -> None:
+async def test_a_tree_that_another_process_erases_meanwhile_ends_the_call() -> None:
     class Racing(MemoryEventStore):
         async def runs(self, query: RunQuery | None = None) -> list[RunInfo]:
             found = await super().runs(query)

@@ -23,11 +23,11 @@ jitters = st.floats(0, 1, exclude_max=True)
 
 @given(policies, st.integers(1, 300), jitters, st.floats(0, 2000), st.none() | st.floats(-9, 2000))
 def test_a_delay_is_within_its_bounds_or_there_is_none(
-    policy: RetryPolicy, failed: int, jitter: float, elapsed_s: float, asked_s: float | None
+    policy: RetryPolicy, failed: int, jitter: float, elapsed_s: float, wanted_s: float | None
 ):
-    delay_s = policy.delay_s(failed, elapsed_s=elapsed_s, jitter=jitter, retry_after_s=asked_s)
+    delay_s = policy.delay_s(failed, elapsed_s=elapsed_s, jitter=jitter, retry_after_s=wanted_s)
 
-    least_s = max(asked_s or 0.0, 0.0)
+    least_s = max(wanted_s or 0.0, 0.0)
     bound_s = min(policy.cap_s, policy.base_s * 2.0 ** (failed - 1))
     if delay_s is None:
         too_late = elapsed_s + least_s + bound_s > policy.deadline_s
@@ -55,7 +55,7 @@ def test_the_servers_wait_is_kept_to_even_above_the_cap():
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"attempts": 0}, "at least 1 attempt, got 0"),
         ({"base_s": -1.0}, "not negative"),
@@ -63,8 +63,8 @@ def test_the_servers_wait_is_kept_to_even_above_the_cap():
         ({"deadline_s": -1.0}, "not negative"),
     ],
 )
-def test_a_policy_that_makes_no_sense_is_refused(options: dict[str, Any], told: str):
-    with pytest.raises(ValueError, match=told):
+def test_a_policy_that_makes_no_sense_is_refused(options: dict[str, Any], message: str):
+    with pytest.raises(ValueError, match=message):
         RetryPolicy(**options)
 
 
@@ -89,7 +89,7 @@ class Flaky:
 
 
 async def within(clock: ManualClock, waits: list[float], make: Callable[[], Any]) -> Any:
-    """Run the call, advancing the clock by each wait as soon as somebody sleeps."""
+    """Run the call, advancing the clock by each wait as soon as a task sleeps."""
     task = asyncio.ensure_future(make())
     for wait in waits:
         while not clock.sleepers:
@@ -100,11 +100,11 @@ async def within(clock: ManualClock, waits: list[float], make: Callable[[], Any]
 
 
 async def test_a_call_is_made_again_after_each_wait():
-    clock, told = ManualClock(), list[tuple[int, LibError, float]]()
+    clock, retries = ManualClock(), list[tuple[int, LibError, float]]()
     flaky = Flaky(BUSY, LLMError("wait", retryable=True, retry_after_s=7.0), BUSY)
 
     def tell(failed: int, error: LibError, delay_s: float) -> None:
-        told.append((failed, error, delay_s))
+        retries.append((failed, error, delay_s))
 
     async def main() -> str:
         return await within(
@@ -117,7 +117,7 @@ async def test_a_call_is_made_again_after_each_wait():
 
     assert (await main()) == "answer"
     assert flaky.calls == 4
-    assert [(failed, delay_s) for failed, _, delay_s in told] == [(1, 0.25), (2, 7.5), (3, 1.0)]
+    assert [(failed, delay_s) for failed, _, delay_s in retries] == [(1, 0.25), (2, 7.5), (3, 1.0)]
     assert clock.monotonic() == 8.75
 
 

@@ -23,7 +23,7 @@ def test_without_the_command_it_says_what_to_install(monkeypatch: pytest.MonkeyP
         chroma.chroma_server()
 
 
-def test_a_server_that_does_not_start_is_told_with_its_last_words(
+def test_the_error_of_a_server_that_does_not_start_has_its_last_output(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     command = tmp_path / "chroma"

@@ -29,7 +29,7 @@ SERVERS: dict[str, VendorServer] = {
 }
 
 
-def asked(server: VendorServer, path: str, body: Body, key: str = API_KEY) -> httpx2.Response:
+def post(server: VendorServer, path: str, body: Body, key: str = API_KEY) -> httpx2.Response:
     headers = {"authorization": f"Bearer {key}"}
     request = httpx2.Request("POST", "http://x" + path, content=json.dumps(body), headers=headers)
     return server(request)
@@ -68,8 +68,8 @@ def test_a_request_that_breaks_a_rule_is_refused(
 ) -> None:
     server, real_path = SERVERS[path], path if path != "openai" else "/v1/embeddings"
 
-    good = asked(server, real_path, body)
-    bad = asked(server, real_path, body | change)
+    good = post(server, real_path, body)
+    bad = post(server, real_path, body | change)
 
     assert (good.status_code, bad.status_code) == (200, 400)
     assert message in bad.text
@@ -79,16 +79,16 @@ def test_a_request_that_breaks_a_rule_is_refused(
     ("server", "field"), [(CohereServer(), "message"), (VoyageServer(), "detail")]
 )
 def test_refusals_are_in_the_words_of_the_vendor(server: VendorServer, field: str) -> None:
-    unknown_key = asked(server, "/v2/rerank", RERANK, key="wrong")
-    unknown_path = asked(server, "/v9/rerank", RERANK)
+    unknown_key = post(server, "/v2/rerank", RERANK, key="wrong")
+    unknown_path = post(server, "/v9/rerank", RERANK)
 
     assert (unknown_key.status_code, unknown_path.status_code) == (401, 404)
     assert "wrong" in unknown_key.json()[field]
 
 
-def test_results_come_best_first_and_as_many_as_asked() -> None:
-    ranked = asked(CohereServer(), "/v2/rerank", RERANK | {"top_n": 2}).json()["results"]
-    whole = asked(VoyageServer(), "/v1/rerank", RERANK).json()["data"]
+def test_results_come_best_first_and_as_many_as_requested() -> None:
+    ranked = post(CohereServer(), "/v2/rerank", RERANK | {"top_n": 2}).json()["results"]
+    whole = post(VoyageServer(), "/v1/rerank", RERANK).json()["data"]
 
     assert ranked == [
         {"index": 2, "relevance_score": 1.0},
@@ -97,9 +97,9 @@ def test_results_come_best_first_and_as_many_as_asked() -> None:
     assert [result["index"] for result in whole] == [2, 0, 1]
 
 
-def test_embeddings_are_numbers_unless_base64_is_asked() -> None:
-    numbers = asked(OpenAIServer(), "/v1/embeddings", EMBED).json()["data"]
-    text = asked(OpenAIServer(), "/v1/embeddings", EMBED | {"encoding_format": "base64"}).json()
+def test_embeddings_are_numbers_unless_base64_is_requested() -> None:
+    numbers = post(OpenAIServer(), "/v1/embeddings", EMBED).json()["data"]
+    text = post(OpenAIServer(), "/v1/embeddings", EMBED | {"encoding_format": "base64"}).json()
 
     assert numbers == [{"object": "embedding", "index": 0, "embedding": vector_of("a")}]
     assert isinstance(text["data"][0]["embedding"], str)

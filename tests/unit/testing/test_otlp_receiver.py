@@ -281,7 +281,7 @@ async def test_further_routes_answer_with_or_without_waiting_and_the_longest_win
     ]
 
 
-async def test_a_body_may_come_in_chunks_and_a_connection_may_be_asked_to_close() -> None:
+async def test_a_body_may_come_in_chunks_and_a_connection_may_close() -> None:
     content = export("x")
     request = b"\r\n".join(
         [

@@ -29,7 +29,7 @@ TRACE = make_trace()
 SPANS = encode_request([encode_span(span, {}) for span in TRACE], resource={})
 
 
-async def asked(
+async def answers_of(
     server: TraceServer, *calls: tuple[str, str, dict[str, Any]]
 ) -> list[httpx2.Response]:
     """Return the answers to some calls, each a method, a path, and arguments of a request."""
@@ -90,7 +90,9 @@ SCORE = {
     ],
 )
 async def test_langfuse_takes_one_score_of_its_schema_at_a_time(body: Any, status: int):
-    [answer] = await asked(LangfuseServer(), ("POST", SCORES, {"json": body, "headers": LANGFUSE}))
+    [answer] = await answers_of(
+        LangfuseServer(), ("POST", SCORES, {"json": body, "headers": LANGFUSE})
+    )
 
     assert answer.status_code == status
 
@@ -99,7 +101,9 @@ async def test_langfuse_keeps_a_score_for_each_day():
     days = [{**SCORE, "timestamp": f"2026-01-0{day}T00:00:00.000Z"} for day in (1, 1, 2)]
     server = LangfuseServer()
 
-    await asked(server, *[("POST", SCORES, {"json": day, "headers": LANGFUSE}) for day in days])
+    await answers_of(
+        server, *[("POST", SCORES, {"json": day, "headers": LANGFUSE}) for day in days]
+    )
 
     assert len(server.scores) == 2
 
@@ -124,9 +128,9 @@ async def test_langfuse_shows_spans_of_the_current_ingestion_only():
     path = "/api/public/otel/v1/traces"
     read = ("GET", OBSERVATIONS, {"headers": LANGFUSE})
 
-    *_, current = await asked(LangfuseServer(), export(path, CURRENT), read)
-    *_, older = await asked(LangfuseServer(), export(path, LANGFUSE), read)
-    newer, *_ = await asked(
+    *_, current = await answers_of(LangfuseServer(), export(path, CURRENT), read)
+    *_, older = await answers_of(LangfuseServer(), export(path, LANGFUSE), read)
+    newer, *_ = await answers_of(
         LangfuseServer(), export(path, {**LANGFUSE, "x-langfuse-ingestion-version": "5"})
     )
 
@@ -139,14 +143,14 @@ async def test_langfuse_shows_spans_of_the_current_ingestion_only():
 async def test_langfuse_refuses_what_it_cannot_show(query: str):
     read = ("GET", f"{OBSERVATIONS}&{query}", {"headers": LANGFUSE})
 
-    [answer] = await asked(LangfuseServer(), read)
+    [answer] = await answers_of(LangfuseServer(), read)
 
     assert answer.status_code == 400
 
 
 @pytest.mark.parametrize("path", [SCORES, "/api/public/otel/v1/traces"])
 async def test_langfuse_wants_its_keys(path: str):
-    [answer] = await asked(LangfuseServer(), ("POST", path, {"json": SCORE}))
+    [answer] = await answers_of(LangfuseServer(), ("POST", path, {"json": SCORE}))
 
     assert answer.status_code == 401
 
@@ -156,21 +160,21 @@ async def test_langfuse_wants_its_keys(path: str):
 
 def feedback(**changes: Any) -> dict[str, Any]:
     project = uuid.uuid5(uuid.NAMESPACE_DNS, "default")
-    told = {
+    body = {
         "id": str(uuid.UUID(int=1)),
         "run_id": langsmith.run_id(bytes.fromhex(TRACE[0].span_id)),
         "session_id": str(project),
         "feedback_source": {"type": "api"},
         **changes,
     }
-    return {"json": told, "headers": LANGSMITH}
+    return {"json": body, "headers": LANGSMITH}
 
 
 async def test_langsmith_takes_feedback_on_a_run_that_it_has_once():
     create = ("POST", "/feedback", feedback())
     unknown = ("POST", "/feedback", feedback(run_id=str(uuid.UUID(int=7))))
 
-    answers = await asked(
+    answers = await answers_of(
         LangSmithServer(), create, export("/otel/v1/traces", LANGSMITH), create, create, unknown
     )
 
@@ -181,14 +185,14 @@ async def test_langsmith_takes_feedback_on_a_run_that_it_has_once():
 async def test_langsmith_refuses_feedback_without_a_project_or_a_source(changes: dict[str, Any]):
     create = ("POST", "/feedback", feedback(**changes))
 
-    *_, answer = await asked(LangSmithServer(), export("/otel/v1/traces", LANGSMITH), create)
+    *_, answer = await answers_of(LangSmithServer(), export("/otel/v1/traces", LANGSMITH), create)
 
     assert answer.status_code == 422
 
 
 @pytest.mark.parametrize(("changes", "status"), [({"score": 1}, 404), ({"key": "b"}, 404)])
 async def test_langsmith_updates_only_feedback_that_it_has(changes: dict[str, Any], status: int):
-    [answer] = await asked(
+    [answer] = await answers_of(
         LangSmithServer(), ("PATCH", "/feedback/x", {"json": changes, "headers": LANGSMITH})
     )
 
@@ -202,14 +206,14 @@ async def test_langsmith_updates_only_what_can_change():
         ("PATCH", f"/feedback/{uuid.UUID(int=1)}", arguments),
     ]
 
-    *_, answer = await asked(LangSmithServer(), export("/otel/v1/traces", LANGSMITH), *calls)
+    *_, answer = await answers_of(LangSmithServer(), export("/otel/v1/traces", LANGSMITH), *calls)
 
     assert answer.status_code == 422
 
 
 @pytest.mark.parametrize("path", ["/feedback", "/otel/v1/traces"])
 async def test_langsmith_wants_its_key(path: str):
-    [answer] = await asked(LangSmithServer(), ("POST", path, {"json": {}}))
+    [answer] = await answers_of(LangSmithServer(), ("POST", path, {"json": {}}))
 
     assert answer.status_code == 401
 
@@ -230,7 +234,7 @@ ANNOTATION = {"span_id": "1" * 16, "name": "quality", "annotator_kind": "LLM"}
 async def test_phoenix_takes_protobuf_only(media_type: str, content: bytes, status: int):
     arguments = {"content": content, "headers": {"content-type": media_type}}
 
-    [answer] = await asked(PhoenixServer(), ("POST", "/v1/traces", arguments))
+    [answer] = await answers_of(PhoenixServer(), ("POST", "/v1/traces", arguments))
 
     assert answer.status_code == status
 
@@ -250,7 +254,9 @@ async def test_phoenix_takes_protobuf_only(media_type: str, content: bytes, stat
 async def test_phoenix_refuses_annotations(changes: dict[str, Any], status: int):
     arguments = {"json": {"data": [{**ANNOTATION, **changes}]}}
 
-    [answer] = await asked(PhoenixServer(), ("POST", "/v1/span_annotations?sync=true", arguments))
+    [answer] = await answers_of(
+        PhoenixServer(), ("POST", "/v1/span_annotations?sync=true", arguments)
+    )
 
     assert answer.status_code == status
 
@@ -258,7 +264,9 @@ async def test_phoenix_refuses_annotations(changes: dict[str, Any], status: int)
 async def test_phoenix_says_in_words_which_span_is_missing():
     arguments = {"json": {"data": [ANNOTATION]}}
 
-    [answer] = await asked(PhoenixServer(), ("POST", "/v1/span_annotations?sync=true", arguments))
+    [answer] = await answers_of(
+        PhoenixServer(), ("POST", "/v1/span_annotations?sync=true", arguments)
+    )
 
     assert answer.text == "Spans with IDs 1111111111111111 do not exist."
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
@@ -269,7 +277,7 @@ async def test_phoenix_keeps_what_is_queued_for_ten_minutes():
     foreign = {**known, "span_id": "f" * 16}
     server = PhoenixServer()
 
-    await asked(
+    await answers_of(
         server,
         ("POST", "/v1/span_annotations?sync=false", {"json": {"data": [known, foreign]}}),
         export("/v1/traces", {}),
@@ -280,11 +288,11 @@ async def test_phoenix_keeps_what_is_queued_for_ten_minutes():
     assert [key[0] for key in server.annotations] == [TRACE[0].span_id]
 
 
-@pytest.mark.parametrize("told", [None, 7, "2026-01-01T12:00:01Z", "2026-01-01T12:00:00Z"])
-async def test_langsmith_may_ask_when_the_run_began(told: Any):
+@pytest.mark.parametrize("start_time", [None, 7, "2026-01-01T12:00:01Z", "2026-01-01T12:00:00Z"])
+async def test_langsmith_may_ask_when_the_run_began(start_time: Any):
     server = LangSmithServer(asks_for_start=True)
-    create = ("POST", "/feedback", feedback(start_time=told))
+    create = ("POST", "/feedback", feedback(start_time=start_time))
 
-    _, answer = await asked(server, export("/otel/v1/traces", LANGSMITH), create)
+    _, answer = await answers_of(server, export("/otel/v1/traces", LANGSMITH), create)
 
-    assert answer.status_code == (200 if told == "2026-01-01T12:00:00Z" else 422)
+    assert answer.status_code == (200 if start_time == "2026-01-01T12:00:00Z" else 422)

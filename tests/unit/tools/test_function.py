@@ -25,7 +25,7 @@ def ship(
     order: int,
     to: Address,
     speed: Literal["slow", "fast"] = "slow",
-    note: Annotated[str, Field(description="printed on the parcel")] = "",
+    note: Annotated[str, Field(description="printed on the box")] = "",
 ) -> str:
     """Ship an order."""
     return f"{order} to {to.city}, {speed}, {note!r}"
@@ -47,7 +47,7 @@ def test_a_typed_function_becomes_a_tool_with_a_schema_from_its_signature() -> N
             "order": {"type": "integer"},
             "to": {"$ref": "#/$defs/Address"},
             "speed": {"default": "slow", "enum": ["slow", "fast"], "type": "string"},
-            "note": {"default": "", "description": "printed on the parcel", "type": "string"},
+            "note": {"default": "", "description": "printed on the box", "type": "string"},
         },
         "required": ["order", "to"],
         "type": "object",
@@ -73,7 +73,7 @@ async def test_arguments_arrive_as_the_types_of_the_signature() -> None:
         ),
     ],
 )
-async def test_wrong_arguments_are_told_to_the_model_by_place_and_without_values(
+async def test_wrong_arguments_are_reported_to_the_model_by_place_and_without_values(
     arguments: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ToolError) as caught:
@@ -82,7 +82,7 @@ async def test_wrong_arguments_are_told_to_the_model_by_place_and_without_values
     assert (caught.value.code, caught.value.message) == ("invalid_arguments", message)
 
 
-async def test_many_wrong_arguments_are_told_in_few_words() -> None:
+async def test_many_wrong_arguments_are_reported_briefly() -> None:
     @tool
     def add_up(numbers: list[int]) -> int:
         return sum(numbers)
@@ -115,7 +115,7 @@ def test_options_override_what_the_function_says() -> None:
     assert made.needs_approval({"amount": 10}) is False
 
 
-def test_a_tool_that_no_model_is_told_the_purpose_of_is_warned_of(
+def test_a_tool_without_a_description_is_warned_of(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def mute() -> None: ...

@@ -42,17 +42,17 @@ def test_what_is_no_tool_is_refused_with_a_way_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("serch", "no tool is named 'serch': did you mean 'search'?"),
         ("xyz", "no tool is named 'xyz': there is send, search"),
     ],
 )
-def test_an_unknown_name_is_told_with_a_way_out(name: str, told: str) -> None:
+def test_the_error_of_an_unknown_name_lists_the_known_ones(name: str, message: str) -> None:
     with pytest.raises(ToolError) as caught:
         ToolRegistry([send, search]).get(name)
 
-    assert (caught.value.code, caught.value.message) == ("not_found", told)
+    assert (caught.value.code, caught.value.message) == ("not_found", message)
 
 
 def test_a_name_that_may_not_be_used_is_as_unknown_as_any_other() -> None:

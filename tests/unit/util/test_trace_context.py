@@ -20,7 +20,7 @@ def test_headers_that_the_standard_allows_are_read():
         f" {HEADER}\t": 1,
         f"00-{TRACE}-{SPAN}-00": 0,
         f"00-{TRACE}-{SPAN}-03": 3,
-        f"00-{TRACE}-{SPAN}-ff": 3,  # flags that nobody knows yet are not sent on
+        f"00-{TRACE}-{SPAN}-ff": 3,  # unknown flags are not sent on
         f"01-{TRACE}-{SPAN}-01": 1,  # a later version
         f"cc-{TRACE}-{SPAN}-01-what-the-future-will-be-like": 1,
     }

@@ -47,7 +47,7 @@ async def test_a_time_out_ends_calls_that_never_wait() -> None:
         await main()
 
 
-async def test_who_is_cancelled_while_waiting_keeps_nobody_waiting() -> None:
+async def test_a_waiter_that_is_cancelled_holds_no_other_up() -> None:
     ended: list[int] = []
 
     async def call(number: int) -> None:

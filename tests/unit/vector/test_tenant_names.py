@@ -56,7 +56,7 @@ async def test_siblings_are_apart_and_behind_the_same_walls() -> None:
         await notes.count(namespace="p-a")
     with pytest.raises(TenantViolation):
         await old.upsert(made("2", tenant="ab"))
-    message = "'p-a/notes' was asked for, which has a view of its own"
+    message = "'p-a/notes' was requested, which has a view of its own"
     with pytest.raises(TenantViolation, match=message):
         await view.get(["1"], namespace="p-a/notes")
     assert await view.sibling("/notes").count(namespace="p-a/notes") == 1

@@ -51,7 +51,7 @@ async def test_another_namespace_is_refused_before_anything_is_asked(named: Any)
         lambda: view.delete(["1"], namespace=named),
         lambda: view.count(namespace=named),
     ):
-        with pytest.raises(TenantViolation, match="was asked for"):
+        with pytest.raises(TenantViolation, match="was requested"):
             await call()
     assert not store.called
 

@@ -22,7 +22,7 @@ MAX_BLOCKS: Final = 80_000
 """How many block elements of a page are read: they take longer than other tags."""
 
 _beginning: Final = re.compile(r"<[a-z/!?]", re.IGNORECASE).search
-_telling: Final = re.compile(r"hidden|popover", re.IGNORECASE).search
+_may_hide: Final = re.compile(r"hidden|popover", re.IGNORECASE).search
 _ends_of_dropped: Final = re.compile(
     rf"</({'|'.join(sorted(names.DROPPED | names.NAVIGATION))})(?=[\s/>])", re.IGNORECASE
 ).finditer
@@ -169,7 +169,7 @@ class _Reader:
             return
         found: dict[str, str] | None = _NO_ATTRIBUTES
         block = name in names.BLOCKS
-        if len(tag) > len(name) + 2 and (block or name in _TOLD or _telling(tag)):
+        if len(tag) > len(name) + 2 and (block or name in _WITH_ATTRIBUTES or _may_hide(tag)):
             found = attributes(tag, limit=names.MAX_ATTRIBUTES)
         if block:
             self._end_implied(name)
@@ -384,7 +384,7 @@ class _Reader:
         return numbers[-1]
 
 
-_TOLD: Final = frozenset({"a", "base", "code", "dialog"})
+_WITH_ATTRIBUTES: Final = frozenset({"a", "base", "code", "dialog"})
 
 
 def _hides(name: str, found: dict[str, str] | None) -> bool:

@@ -1,1 +1,1 @@
-"""What an application holds: the engine, handles on runs, sessions and turns, workers, checks."""
+"""The parts that an application holds: engine, runs, sessions, turns, workers, checks."""

@@ -33,7 +33,7 @@ def check_start(
     require_optional_text(tenant=tenant, user=user, idempotency_key=idempotency_key)
     require_nonempty_key(idempotency_key)
     if tenant == "":
-        raise ValueError("a tenant has an id that is not empty; None is for nobody's runs")
+        raise ValueError("expected a tenant's id, got an empty text: None is for runs of none")
     for budget in budgets:
         if budget is not None and not isinstance(budget, Budget):
             raise TypeError(f"{type_label(budget)} is no budget: write Budget(tokens=…)")

@@ -95,7 +95,7 @@ class Worker:
 
     @property
     def under_way(self) -> int:
-        """How many runs it drives now."""
+        """The number of runs that it drives now."""
         return len(self._under_way)
 
     def drain(self) -> None:

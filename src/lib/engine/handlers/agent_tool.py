@@ -47,7 +47,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentParts:
-    """What carries out the runs of one agent in one engine.
+    """The algorithm and handlers that carry out the runs of one agent in one engine.
 
     Attributes:
         algorithm: how its runs go on; it has the agent's name.
@@ -70,7 +70,7 @@ class AgentSpec(Protocol[T_co]):
 
     @property
     def budget(self) -> Budget | None:
-        """What a run may spend that is started without a budget."""
+        """The budget of a run that is started without one."""
         ...
 
     @property
@@ -197,7 +197,7 @@ class ChildHandler:
 
     @property
     def algorithms(self) -> Sequence[str]:
-        """What an engine must have to start their runs."""
+        """The names of the algorithms that an engine needs to start their runs."""
         return [agent.algorithm for agent in self._agents.values()]
 
     def agents_of(self, algorithm: str) -> frozenset[str]:

@@ -76,7 +76,7 @@ class ToolOffers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """What a handler knows when it logs a request.
+    """The facts that a handler gets when it logs a request.
 
     Attributes:
         run_id: the run that makes the request.
@@ -204,7 +204,7 @@ class Handler(Protocol[R]):
 
     @property
     def offers(self) -> Sequence[ToolSpec]:
-        """What models may call through it."""
+        """The tools that models may call through it."""
         ...
 
     def admit(self, request: R, admission: Admission) -> PendingEvent:

@@ -179,9 +179,9 @@ class LLMHandler:
             return
         self._warned = True
         LLM_LOG.warning(
-            "run %r has a ceiling of cost, but nobody tells what its model call has cost, and "
-            "the call counts as nothing: give the LLMHandler prices= that know it (model %r, "
-            "provider %r), or limit tokens; this is logged once",
+            "run %r limits its cost, but the cost of its model call is unknown and counts as "
+            "nothing: give the LLMHandler prices= that have it (model %r, provider %r), or limit "
+            "tokens; this is logged once",
             model_call.call.run_id,
             reply.model or model_call.model or model_call.client.model,
             model_call.provider,

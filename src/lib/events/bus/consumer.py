@@ -39,7 +39,7 @@ class GroupConfig:
 
 
 class End(Enum):
-    """How a round of deliveries ended."""
+    """The result of a round of deliveries."""
 
     DONE = auto()
     """The group has every event."""

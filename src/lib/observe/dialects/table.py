@@ -104,7 +104,7 @@ class Enriched:
 
     @property
     def name(self) -> str:
-        """That of the dialect."""
+        """The name of the dialect."""
         return self.dialect.name
 
     def attributes(self, span: Span) -> Mapping[str, AttributeValue]:

@@ -1,4 +1,4 @@
-"""What a sink has of a trace, and what is still to be sent. Pure.
+"""The delivery state of a trace: what a sink has, and what is still to be sent. Pure.
 
 A span is final once the log has closed it: it never changes again. What is sent before that (an
 open root, a span closed as interrupted) is provisional. A sink whose backend replaces spans gets a
@@ -24,7 +24,7 @@ from lib.observe.trace import LoggedScore, RunTrace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryState:
-    """What a sink has acknowledged of one trace.
+    """The part of one trace that a sink has acknowledged.
 
     Attributes:
         heads: by run, the `seq` up to which the sink has every final span.
@@ -90,7 +90,7 @@ class DeliveryState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingExport:
-    """What is to be sent of one trace.
+    """The part of one trace that is to be sent.
 
     Attributes:
         spans: parents before children.

@@ -38,7 +38,7 @@ _MAX_BATCHES_SKIPPED: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """What a sink has of one trace, claimed for an export.
+    """The delivery state of one trace, claimed for an export.
 
     Attributes:
         state: what it has acknowledged.

@@ -50,7 +50,7 @@ Export = Callable[[Sequence[str]], Awaitable[ExportResult]]
 
 @dataclass(slots=True)
 class _QueuedTrace:
-    """When to export a trace, by the clock's `monotonic`, and how often that has failed.
+    """The time of a trace's next export, by the clock's `monotonic`, and its failures so far.
 
     Attributes:
         batches: the batches of the outbox that contain it.

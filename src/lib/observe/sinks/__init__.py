@@ -1,1 +1,1 @@
-"""Where spans go: one sink per file."""
+"""Sinks of spans: one per file."""

@@ -1,4 +1,4 @@
-"""Where spans lie in time: the axis of a trace, its ticks, and the stretch that a bar covers. Pure.
+"""The time axis of a trace: its ticks, and the stretch that a bar covers. Pure.
 
 Times are whole microseconds from the first moment of the trace, so nothing is rounded before it is
 drawn. Clocks of processes differ: what hangs under a span can begin before it.
@@ -42,7 +42,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """What a bar covers, in half cells; a moment begins and ends in one place."""
+    """The half cells that a bar covers; a moment begins and ends in one."""
 
     begin: int
     end: int

@@ -47,7 +47,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """How wide the columns are; 0 is a column that is left out."""
+    """The widths of the columns; 0 leaves a column out."""
 
     name: int
     took: int

@@ -17,7 +17,7 @@ _GROUP: Final = re.compile(r"[0-9]+")
 _MIN, _MAX = 13, 19
 _MAX_GROUPS: Final = 9
 """Of a row in which a card is looked for; longer ones are tables."""
-_TOLD: Final = re.compile(
+_ANNOUNCED: Final = re.compile(
     r"(?i)(?:card|visa|maestro|amex|diners|karte|carte|tarjeta|credit|debit|\bcc|\bpan)"
     r"[^\n]{0,24}\Z"
 )
@@ -114,11 +114,11 @@ def _is_card(text: str, start: int, end: int) -> bool:
     digits = _NO_GAPS.sub("", text[start:end])
     if len(digits) not in _lengths(digits[:4]) or not _luhn(digits):
         return False
-    return len(digits) != end - start or len(digits) > _MIN or _is_told(text, start)
+    return len(digits) != end - start or len(digits) > _MIN or _is_announced(text, start)
 
 
-def _is_told(text: str, start: int) -> bool:
-    return _TOLD.search(text, max(0, start - 40), start) is not None
+def _is_announced(text: str, start: int) -> bool:
+    return _ANNOUNCED.search(text, max(0, start - 40), start) is not None
 
 
 @cache

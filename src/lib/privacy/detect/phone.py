@@ -39,7 +39,7 @@ _FORMS: Final = (
     # Mobile numbers in one piece, of the United Kingdom and of Germany: 07911123456, 015112345678
     re.compile(rf"{_BEFORE}(?:07[1-57-9]\d{{8}}|01[567]\d{{8,9}}){_END}"),
 )
-_TOLD: Final = re.compile(
+_ANNOUNCED: Final = re.compile(
     rf"(?i)(?<!\w){_WORD}(?: ?(?:no|nr|number|nummer|me|us))?[.:=#]{{0,2}} {{0,3}}"
     rf"(?:(?:at|on|is) )?(\+?\d(?:{_GAP}\d){{6,14}}){_END}"
 )
@@ -63,7 +63,7 @@ class PhoneDetector:
             for found in form.finditer(text):
                 if _is_number(found[0]):
                     yield Finding("phone", *found.span())
-        for found in _TOLD.finditer(text):
+        for found in _ANNOUNCED.finditer(text):
             if _is_number(found[1], announced=True):
                 yield Finding("phone", *found.span(1))
 

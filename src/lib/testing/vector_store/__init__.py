@@ -1,4 +1,4 @@
-"""What every vector store does: the contract, as tests.
+"""The contract of vector stores, as tests.
 
 Give a subclass the store, and pytest runs it:
 

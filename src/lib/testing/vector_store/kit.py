@@ -1,4 +1,4 @@
-"""What the tests of a vector store are made of."""
+"""Shared parts of the tests of vector stores."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class RecordContract(StoreTests):
 
         using(body)
 
-    def test_records_are_got_in_the_order_asked_without_the_unknown(self, using: Using) -> None:
+    def test_records_come_in_the_requested_order_without_the_unknown(self, using: Using) -> None:
         async def body(store: VectorStore) -> None:
             await store.upsert(points("a", "b", "c"))
 

@@ -118,7 +118,7 @@ class SearchContract(StoreTests):
 
         using(body)
 
-    def test_five_are_returned_unless_another_number_is_asked_for(self, using: Using) -> None:
+    def test_five_are_returned_unless_another_number_is_requested(self, using: Using) -> None:
         async def body(store: VectorStore) -> None:
             await store.upsert(points(*"abcdefgh"))
 

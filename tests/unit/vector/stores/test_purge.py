@@ -78,7 +78,7 @@ async def test_a_file_that_somebody_goes_on_reading_cannot_be_purged_yet(
 async def test_a_file_without_a_full_text_index_is_purged_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lib.vector.stores.sqlite.schema._ASKED", ("CREATE nothing",))
+    monkeypatch.setattr("lib.vector.stores.sqlite.schema._QUERY_TABLES", ("CREATE nothing",))
 
     store = SQLiteVectorStore(tmp_path / "v.db", dimension=2)
     await store.upsert([Record("1", [1.0, 0.0], "forgotten")])

@@ -227,7 +227,7 @@ class Batch:
 
     @property
     def uses(self) -> dict[str, Any]:
-        """Which runs refer to which blobs, as parameters; empty if none does."""
+        """Return the references of runs to blobs, as parameters; empty if there are none."""
         found = sorted(
             {
                 (digest, entry.name)

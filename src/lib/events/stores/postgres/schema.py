@@ -1,4 +1,4 @@
-"""Where a store is: its database and its schema, as statements and as messages name it."""
+"""The database and schema of a store, for statements and for messages."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ class PostgresEventStore(CountsErasures, AsyncStore):
 
     @property
     def partitions(self) -> int:
-        """How many partitions there are, once the store is set up."""
+        """The number of partitions, once the store is set up."""
         return self._partitions
 
     @property

@@ -183,7 +183,7 @@ class RedisEventStore(CountsErasures, AsyncStore):
 
     @property
     def partitions(self) -> int:
-        """How many partitions there are, once the store is set up; they never change."""
+        """The number of partitions, once the store is set up; it never changes."""
         return self._partitions
 
     @property

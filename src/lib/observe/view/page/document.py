@@ -107,7 +107,8 @@ def _row(row: Row, parent: int, axis: Axis) -> dict[str, Any]:
         data["waiting"] = True
     if dead := [(axis.offset_us(lost), axis.offset_us(back)) for lost, back in dead_times(span)]:
         data["dead"] = dead
-    for side, value, role in (("asked", span.input, "user"), ("said", span.output, "assistant")):
+    sides = (("input_messages", span.input, "user"), ("output_messages", span.output, "assistant"))
+    for side, value, role in sides:
         if span.kind in CONVERSATIONS and value is not None:
             data[side] = [_message(one) for one in conversation(value, role)]
     content = {"input": span.input, "output": span.output, "error": span.status_message}

@@ -134,7 +134,7 @@ class Page:
 
     Attributes:
         url: where it came from, after redirects.
-        asked: the URL that the caller passed.
+        requested_url: what the caller passed.
         status: of the last answer, 200 to 299.
         content_type: media type in lower case; sniffed where the server sent none.
         charset: what the server calls it, in lower case; to be believed only if well known.
@@ -144,7 +144,7 @@ class Page:
     """
 
     url: str
-    asked: str
+    requested_url: str
     status: int
     content_type: str
     charset: str | None
@@ -308,7 +308,7 @@ class SafeFetcher:
         raise fault
 
     async def _page(
-        self, answer: Answer, asked: str, target: Target, hops: tuple[str, ...]
+        self, answer: Answer, requested_url: str, target: Target, hops: tuple[str, ...]
     ) -> Page:
         _check_status(answer)
         media_type, charset = answer.content_type
@@ -323,7 +323,7 @@ class SafeFetcher:
         content = whole_letters(body.content, charset) if truncated else body.content
         return Page(
             url=target.url,
-            asked=asked,
+            requested_url=requested_url,
             status=answer.status,
             content_type=media_type,
             charset=charset,

@@ -293,9 +293,7 @@ def _headers(extra: Any) -> dict[str, str]:
                 f"the header {name!r} of extra is not valid: printable ASCII, one line"
             )
         if name.lower() in _NOT_EXTRA:
-            raise ValueError(
-                f"the header {name!r} is not for extra: the fetcher sets it, or nobody"
-            )
+            raise ValueError(f"the header {name!r} is not for extra: only the fetcher may set it")
     if len({name.lower() for name in headers}) < len(headers):
         raise ValueError("extra names a header twice")
     return headers

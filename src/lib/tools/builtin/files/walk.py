@@ -212,7 +212,7 @@ class WalkedTree:
         self._root = steps.open_root(os.fspath(root))
         # No method closes it: another thread's walk would go on below whatever got its number.
         weakref.finalize(self, os.close, self._root)
-        self._asked = [os.fsencode(root)] if root.is_absolute() else []
+        self._passed = [os.fsencode(root)] if root.is_absolute() else []
 
     @contextmanager
     def find(self, parts: Sequence[bytes], judge: Judge) -> Generator[Found]:
@@ -228,9 +228,9 @@ class WalkedTree:
             yield Found(node.mode, node.size, walk.names, lambda: self._reading(node.handle))
 
     def _names(self) -> list[bytes]:
-        """Return the root's absolute paths: where it is now, and how it was given."""
+        """Return the root's absolute paths: where it is now, and as it was passed."""
         now = place_of(self._root)
-        return self._asked if now is None else [now, *self._asked]
+        return self._passed if now is None else [now, *self._passed]
 
     @contextmanager
     def _reading(self, handle: int | None) -> Generator[int | str]:

@@ -40,7 +40,7 @@ _REFUSALS: Final[Mapping[int, str]] = {
     403: "refused to answer as JSON: its operator must list json under search.formats",
     404: "has no search there: its operator should check base_url",
     429: (
-        "limits how often it is asked: its operator should pass-list this client "
+        "limits the rate of requests: its operator should pass-list this client "
         "in limiter.toml, or switch the limiter off"
     ),
 }

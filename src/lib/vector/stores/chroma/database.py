@@ -40,7 +40,7 @@ _GRAPH: Final = {"ef_search": 256, "ef_construction": 200, "max_neighbors": 32}
 _EVERYTHING: Final = ["embeddings", "documents", "metadatas"]
 _COLLECTIONS_A_REQUEST: Final = 500
 _SPARE: Final = 8
-_MOST_ASKED: Final = 2**31 - 1
+_MAX_RESULTS: Final = 2**31 - 1
 _GROWTH: Final = 4
 _ATTEMPTS: Final = 3
 _ROUNDING: Final = 1e-6
@@ -343,7 +343,7 @@ async def _nearest(
     Chroma's graph may end early, above all where many vectors are alike: of 3,000 equal ones it
     found 307. So if it finds fewer than requested, all that pass the filter are read.
     """
-    size = min(k + _SPARE, _MOST_ASKED)
+    size = min(k + _SPARE, _MAX_RESULTS)
     while True:
         pending = collection.query(
             query_embeddings=query[np.newaxis],

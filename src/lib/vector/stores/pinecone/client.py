@@ -115,12 +115,12 @@ class Api:
         async with self._http.request(method, url, self._headers, content) as answer:
             if not 200 <= answer.status < 300:  # noqa: PLR2004 - HTTP
                 start = await answer.read_start()
-                asked_s = retry_after_s(answer.headers, self._clock.now())
-                raise _refusal(answer.status, start, asked_s)
+                wait_s = retry_after_s(answer.headers, self._clock.now())
+                raise _refusal(answer.status, start, wait_s)
             return Reply(_object(await answer.read()), answer.headers)
 
 
-def _refusal(status: int, start: bytes, asked_s: float | None) -> StoreUnavailable:
+def _refusal(status: int, start: bytes, wait_s: float | None) -> StoreUnavailable:
     if status == 404 and _NO_NAMESPACE in start.lower():  # noqa: PLR2004 - HTTP
         return NoNamespace("there is no such namespace", status=status)
     hint = f": {_HINTS[status]}" if status in _HINTS else ""
@@ -128,7 +128,7 @@ def _refusal(status: int, start: bytes, asked_s: float | None) -> StoreUnavailab
         f"Pinecone answered {status}{hint}",
         status=status,
         retryable=status in RETRYABLE or status >= 500,  # noqa: PLR2004 - HTTP
-        retry_after_s=asked_s,
+        retry_after_s=wait_s,
     )
 
 

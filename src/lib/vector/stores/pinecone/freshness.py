@@ -49,7 +49,7 @@ class Freshness:
         self._look, self._timeout_s, self._clock = look, timeout_s, clock
         self._unseen: dict[str, int] = {}
         self._filled: set[str] = set()
-        self._told = False
+        self._warned = False
 
     def wrote(self, namespace: str, headers: Mapping[str, str], *, fills: bool) -> None:
         """Note a write by its answer's headers.
@@ -62,7 +62,7 @@ class Freshness:
         (self._filled.add if fills else self._filled.discard)(namespace)
         position = _position(headers, WRITTEN)
         if position is None:
-            self._tell()
+            self._warn_once()
         else:
             self._unseen[namespace] = max(position, self._unseen.get(namespace, position))
 
@@ -108,13 +108,13 @@ class Freshness:
             return None if namespace in self._filled else wanted
         seen = _position(headers, SEEN)
         if seen is None:
-            self._tell()
+            self._warn_once()
             return wanted
         return seen
 
-    def _tell(self) -> None:
-        if not self._told:
-            self._told = True
+    def _warn_once(self) -> None:
+        if not self._warned:
+            self._warned = True
             _log.warning("this Pinecone index tells no log positions: reads may lag behind writes")
 
 

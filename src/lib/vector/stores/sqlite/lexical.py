@@ -37,10 +37,10 @@ _OTHERS = 4  # occurrences per own text; with fewer, leaving those of others out
 def terms(connection: sqlite3.Connection, text: str) -> dict[str, int]:
     """Return the terms that FTS5 makes of a text, and how often each stands in it."""
     plain = text.encode(errors="replace").decode()  # SQLite takes no lone surrogates
-    connection.execute("INSERT INTO temp.asked(rowid, text) VALUES (1, ?)", (plain,))
-    counted = connection.execute("SELECT term, count(*) FROM temp.asked_terms GROUP BY term")
+    connection.execute("INSERT INTO temp.query_text(rowid, text) VALUES (1, ?)", (plain,))
+    counted = connection.execute("SELECT term, count(*) FROM temp.query_terms GROUP BY term")
     found = dict[str, int](counted)
-    connection.execute("INSERT INTO temp.asked(asked) VALUES ('delete-all')")
+    connection.execute("INSERT INTO temp.query_text(query_text) VALUES ('delete-all')")
     return found
 
 

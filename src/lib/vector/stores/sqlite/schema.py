@@ -65,10 +65,10 @@ _FULL_TEXT: Final = (
     END""",
     "INSERT INTO [table_fts]([table_fts]) VALUES ('rebuild')",
 )
-# What turns a query into terms exactly as the documents were, and what lists the terms of both.
-_ASKED: Final = (
-    f"CREATE VIRTUAL TABLE temp.asked USING fts5(text, content='', tokenize='{TOKENIZER}')",
-    "CREATE VIRTUAL TABLE temp.asked_terms USING fts5vocab(temp, asked, instance)",
+# The first tokenizes a query as the documents were tokenized; the others list terms.
+_QUERY_TABLES: Final = (
+    f"CREATE VIRTUAL TABLE temp.query_text USING fts5(text, content='', tokenize='{TOKENIZER}')",
+    "CREATE VIRTUAL TABLE temp.query_terms USING fts5vocab(temp, query_text, instance)",
 )
 _STORED: Final = (
     "CREATE VIRTUAL TABLE temp.stored_terms USING fts5vocab(main, [table_fts], instance)"
@@ -175,7 +175,7 @@ def _opened(connection: sqlite3.Connection, table: Table, *, write: bool) -> Ope
 def _full_text(connection: sqlite3.Connection, table: Table, *, write: bool) -> str | None:
     """Make the full-text index if need be; return why there is none."""
     try:
-        for statement in _ASKED:
+        for statement in _QUERY_TABLES:
             connection.execute(statement)
     except sqlite3.DatabaseError as error:
         return f"this SQLite was built without FTS5 ({error})"

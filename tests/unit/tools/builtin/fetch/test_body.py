@@ -114,7 +114,7 @@ def test_a_body_that_is_not_coded_as_said_is_an_error(coding: str) -> None:
 
 
 @pytest.mark.parametrize("codings", [["compress"], ["gzip, compress"], ["gzip"] * 6, ["*"]])
-def test_codings_that_nobody_asked_for_are_refused(codings: list[str]) -> None:
+def test_unrequested_codings_are_refused(codings: list[str]) -> None:
     with pytest.raises(FetchBlocked):
         decoders_for(codings)
 

@@ -21,7 +21,7 @@ async def resolve(host: str, port: int) -> list[str]:
 
 
 @pytest.mark.parametrize("package", [httpx2, httpx])
-async def test_a_transport_gets_the_address_and_is_told_the_name(package: Any) -> None:
+async def test_a_transport_gets_the_address_and_the_name(package: Any) -> None:
     seen: list[Any] = []
 
     def serve(request: Any) -> Any:
@@ -83,7 +83,7 @@ async def test_the_next_address_is_tried_where_one_takes_no_connection() -> None
     [RuntimeError("key at 10.0.0.1"), httpx2.InvalidURL("10.0.0.1"), KeyError("10.0.0.1")],
     ids=repr,
 )
-async def test_what_a_transport_raises_is_not_told(error: Exception) -> None:
+async def test_the_error_of_a_transport_is_not_shown(error: Exception) -> None:
     def serve(request: httpx2.Request) -> httpx2.Response:
         raise error
 

@@ -27,7 +27,7 @@ async def turns(count: int = 5) -> None:
 def page(url: str, body: bytes = b"<p>x") -> Page:
     return Page(
         url=url,
-        asked=url,
+        requested_url=url,
         status=200,
         content_type="text/html",
         charset=None,
@@ -36,7 +36,7 @@ def page(url: str, body: bytes = b"<p>x") -> Page:
     )
 
 
-def test_a_party_is_the_domain_that_somebody_registered() -> None:
+def test_a_party_is_a_registered_domain() -> None:
     parties = {
         "a.b.example.com": "example.com",
         "example.com": "example.com",
@@ -142,7 +142,7 @@ def test_chunks_are_counted_and_not_only_bytes() -> None:
     assert taken == MAX_CHUNKS
 
 
-def test_work_ends_when_its_time_is_used_up_or_nobody_waits() -> None:
+def test_work_ends_when_its_time_is_used_up_or_no_caller_waits() -> None:
     steps = iter(range(1_000))
     effort = Effort(3, clock=lambda: float(next(steps)))
     check()  # without a limit
@@ -191,7 +191,7 @@ async def test_turning_content_into_text_asks_often_whether_to_go_on(
     assert steps > 60
 
 
-async def test_a_page_that_nobody_waits_for_any_more_frees_its_thread() -> None:
+async def test_a_page_without_a_waiting_caller_frees_its_thread() -> None:
     begun, ended = threading.Event(), threading.Event()
 
     def endless(*_: Any, **__: Any) -> Any:

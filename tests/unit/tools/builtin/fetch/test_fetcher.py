@@ -32,12 +32,12 @@ def fetch(internet: Any) -> Any:
     return fetched
 
 
-def test_a_page_is_told_with_where_it_came_from(fetch: Any) -> None:
+def test_a_page_names_its_url_and_its_redirects(fetch: Any) -> None:
     moved = {"http://srv.test/a": "/b?c", "http://srv.test/b?c": "/d#e"}
 
     assert fetch("a#f", redirects=moved) == Page(
         url="http://srv.test/d",
-        asked="http://srv.test/a#f",
+        requested_url="http://srv.test/a#f",
         status=200,
         content_type="text/plain",
         charset="utf-8",
@@ -100,7 +100,7 @@ async def test_extra_headers_go_by_https_to_the_hosts_that_are_named(
     assert (request.headers["accept"] == "application/json") == gets
 
 
-def test_extra_headers_that_nobody_gets_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_extra_headers_that_are_never_sent_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     SafeFetcher(FetchPolicy(extra={"X-Api-Key": "secret"}))
 
     assert "no host gets the extra headers (X-Api-Key): name it in extra_hosts" in caplog.text

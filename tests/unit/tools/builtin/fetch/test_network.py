@@ -108,7 +108,7 @@ async def test_an_address_that_does_not_answer_leaves_time_for_the_next(silence:
     assert silence.dialled == [(address, 80) for address in TWO]
 
 
-async def test_what_is_told_of_a_refused_connection_holds_no_address(internet: Any) -> None:
+async def test_the_error_of_a_refused_connection_holds_no_address(internet: Any) -> None:
     internet.refused = set(TWO)
 
     with pytest.raises(ToolError) as caught:
@@ -177,7 +177,7 @@ def test_one_fetcher_serves_several_event_loops_also_at_once(internet: Any) -> N
     assert len(fetcher._sender._pools) <= 2  # type: ignore[attr-defined] - what it keeps is tested
 
 
-def test_connections_that_nobody_closes_end_with_the_loop(internet: Any) -> None:
+def test_unclosed_connections_end_with_the_loop(internet: Any) -> None:
     async def main() -> None:
         async with HostileServer() as internet.server:
             await SafeFetcher(resolver=Names(TWO)).fetch("http://srv.test/")
@@ -323,7 +323,7 @@ async def test_a_proxy_is_a_tunnel_for_https_and_certificates_are_the_hosts() ->
     ]
 
 
-async def test_what_is_told_of_a_proxy_that_fails_does_not_name_it() -> None:
+async def test_the_error_of_a_failing_proxy_does_not_name_it() -> None:
     fetcher = SafeFetcher(proxy="https://user:password@127.0.0.1:1")
 
     with pytest.raises(ToolError) as caught:

@@ -60,11 +60,11 @@ def addresses(resolver: Any = None, **fields: Any) -> Addresses:
     return Addresses(Rules(FetchPolicy(**fields)), resolver)
 
 
-async def test_the_system_is_asked(lookups: Lookups) -> None:
+async def test_names_are_resolved_by_the_system(lookups: Lookups) -> None:
     assert (await SystemResolver().resolve("example.com", 80)) == ["93.184.216.34"]
 
 
-async def test_what_the_system_says_of_an_error_is_not_told(lookups: Lookups) -> None:
+async def test_the_error_of_the_system_is_not_shown(lookups: Lookups) -> None:
     with pytest.raises(ToolError) as caught:
         await addresses().of("no.example.com", 80, timeout_s=200)
 
@@ -73,7 +73,7 @@ async def test_what_the_system_says_of_an_error_is_not_told(lookups: Lookups) ->
     assert caught.value.__context__ is None
 
 
-async def test_names_that_never_answer_hold_few_threads_and_nobody_longer_than_the_deadline(
+async def test_names_that_never_answer_hold_few_threads_and_no_caller_past_the_deadline(
     lookups: Lookups,
 ) -> None:
     resolver = SystemResolver(max_threads=2, max_all_threads=2)
@@ -93,7 +93,7 @@ async def test_names_that_never_answer_hold_few_threads_and_nobody_longer_than_t
     assert (await resolver.resolve("example.com", 80)) == ["93.184.216.34"]
 
 
-async def test_names_that_nobody_waits_for_any_more_do_not_hold_up_others(lookups: Lookups) -> None:
+async def test_names_without_a_waiting_caller_do_not_hold_up_others(lookups: Lookups) -> None:
     resolver = SystemResolver(max_threads=2, max_all_threads=5)
     found = addresses(resolver)
 
@@ -171,7 +171,7 @@ def test_an_answer_for_a_loop_that_has_ended_is_dropped(lookups: Lookups) -> Non
     assert run(resolver.resolve("example.com", 80)) == ["93.184.216.34"]
 
 
-async def test_an_answer_that_nobody_waits_for_any_more_is_dropped(lookups: Lookups) -> None:
+async def test_an_answer_without_a_waiting_caller_is_dropped(lookups: Lookups) -> None:
     resolver = SystemResolver(max_threads=1)
 
     with pytest.raises(ToolError):
@@ -349,7 +349,7 @@ async def test_a_resolver_that_blocks_may_fail_as_it_likes() -> None:
         await addresses(resolve).of("example.com", 80, timeout_s=200)
 
 
-async def test_a_resolver_that_blocks_for_long_holds_nobody_up() -> None:
+async def test_a_blocking_resolver_holds_no_other_name_up() -> None:
     go = threading.Event()
 
     def resolve(host: str) -> Any:
@@ -371,7 +371,7 @@ async def test_a_resolver_that_blocks_for_long_holds_nobody_up() -> None:
         *(of_nothing, of_three, of_a_keyword),
     ],
 )
-def test_what_cannot_be_asked_for_a_host_is_no_resolver(resolver: Any) -> None:
+def test_an_object_without_getaddrinfo_is_refused_as_resolver(resolver: Any) -> None:
     with pytest.raises(TypeError, match="resolver is a function of"):
         SafeFetcher(resolver=resolver)
 

@@ -134,7 +134,7 @@ async def test_a_long_text_is_read_in_parts_that_make_it_up() -> None:
     assert len(parts) > 5
 
 
-async def test_what_is_left_is_told_with_how_to_go_on() -> None:
+async def test_a_cut_page_says_how_to_read_on() -> None:
     made = http_fetch_tool(fetcher=fetcher("x" * 25), max_chars=10)
 
     assert (await call(made, url="http://example.com/")).endswith(
@@ -174,7 +174,7 @@ async def test_arguments_that_are_none_are_refused(arguments: Mapping[str, Any])
     assert caught.value.code == "invalid_arguments"
 
 
-async def test_only_urls_that_were_seen_are_fetched_where_that_is_asked_for() -> None:
+async def test_only_allowed_urls_are_fetched() -> None:
     seen = {"http://example.com/seen"}
     made = http_fetch_tool(fetcher=fetcher("text"), allowed_urls=seen.__contains__)
 

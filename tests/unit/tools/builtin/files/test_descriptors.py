@@ -44,7 +44,7 @@ def test_no_descriptor_is_left_open_whatever_happens(found: str, root: Path) -> 
         refusal(lambda: access.list_within("a", budget=spent))
 
 
-def test_an_open_that_cannot_be_told_about_is_closed(
+def test_a_file_without_a_status_is_closed(
     walked: str, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     access = FileAccess(root)

@@ -234,7 +234,7 @@ def test_what_the_encoding_does_not_have_is_replaced_and_counted(
         (b"\x01\x02\x03\x04 and words", "binary data"),
     ],
 )
-def test_what_is_no_text_is_told_apart_without_showing_a_byte(
+def test_binary_content_is_refused_without_showing_a_byte(
     tmp_path: Path, content: bytes, kind: str
 ) -> None:
     (tmp_path / "f").write_bytes(content)

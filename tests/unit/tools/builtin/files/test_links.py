@@ -72,7 +72,7 @@ def test_a_link_target_ending_in_a_slash_must_be_a_directory(walked: str, root: 
     assert FileAccess(root).list("directory")["entries"] == []
 
 
-def test_an_asked_path_ending_in_a_slash_must_be_a_directory(found: str, root: Path) -> None:
+def test_a_requested_path_ending_in_a_slash_must_be_a_directory(found: str, root: Path) -> None:
     for path in ("a/t.txt/", f"{root}/a/t.txt/"):
         assert refusal(lambda p=path: FileAccess(root).read(p)).code == "not_found"
     for path in ("a/b/", f"{root}/a/b/"):

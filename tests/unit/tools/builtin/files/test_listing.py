@@ -15,9 +15,7 @@ from lib.tools.builtin.files.listing import list_entries
 from .access_kit import refusal
 
 
-def test_a_listing_leaves_out_what_cannot_be_asked_for_by_either_name(
-    found: str, root: Path
-) -> None:
+def test_a_listing_leaves_out_what_neither_name_may_open(found: str, root: Path) -> None:
     for name in (".git", ".env", "id_rsa", "x.pem.bak", "ok.txt"):
         (root / "a" / "b" / name).write_text("", encoding="utf-8")
     (root / "a" / ".aws").mkdir()

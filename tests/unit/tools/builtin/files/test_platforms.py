@@ -54,7 +54,7 @@ def refuse_proc(path: str, *_: Any) -> int:
     raise FileNotFoundError(path)
 
 
-def test_a_root_whose_place_nobody_can_tell_is_known_as_it_was_given(
+def test_a_root_that_cannot_be_resolved_keeps_its_path(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (root / "ln").symlink_to(root / "a" / "t.txt")

@@ -121,7 +121,7 @@ def test_wrong_arguments_are_refused_by_name(root: Path, arguments: dict[str, An
     assert str(root) not in caught.value.message
 
 
-def test_a_refusal_names_the_path_as_asked_and_nothing_else(root: Path) -> None:
+def test_a_refusal_names_the_requested_path_and_nothing_else(root: Path) -> None:
     (root / "out").symlink_to("/etc/passwd")
     for path, code in (("out", "blocked"), ("../x", "blocked"), ("nope", "not_found")):
         for made in (read_file_tool(root), list_files_tool(root)):
@@ -133,7 +133,7 @@ def test_a_refusal_names_the_path_as_asked_and_nothing_else(root: Path) -> None:
             assert str(root) not in caught.value.message
 
 
-def test_what_nobody_sees_is_not_handed_to_the_model(root: Path) -> None:
+def test_invisible_characters_are_not_shown_to_the_model(root: Path) -> None:
     text = "shown\u202e\U000e0041\x1b[2J\u200b\u200b end\n"
     (root / "t.txt").write_text(text, encoding="utf-8")
 

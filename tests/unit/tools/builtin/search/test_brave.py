@@ -41,7 +41,7 @@ async def test_results_are_read_and_the_request_is_what_brave_wants() -> None:
     assert "gzip" in request.headers["accept-encoding"]
 
 
-async def test_more_than_brave_sends_are_not_asked_for() -> None:
+async def test_at_most_twenty_results_are_requested() -> None:
     _, server = await served(max_results=50)
 
     assert server.requests[0].query["count"] == ["20"]

@@ -66,7 +66,7 @@ async def test_a_cookie_of_a_search_server_is_not_kept(make: Make) -> None:
 
 
 @pytest.mark.parametrize("make", [searxng, brave])
-async def test_a_proxy_of_the_environment_is_used_only_if_asked_for(make: Make) -> None:
+async def test_a_proxy_of_the_environment_is_used_only_on_request(make: Make) -> None:
     assert len(await requests_of(make)) == 2  # the environment's proxy would not have answered
 
     heads = await requests_of(make, through=True, environment_proxy=True)

@@ -128,7 +128,7 @@ async def test_what_a_careless_provider_sends_is_cut_and_left_out() -> None:
         {"query": "x", "max_results": 9},
     ],
 )
-async def test_wrong_arguments_are_told_to_the_model(arguments: dict[str, Any]) -> None:
+async def test_wrong_arguments_are_reported_to_the_model(arguments: dict[str, Any]) -> None:
     provider = Found()
 
     with pytest.raises(ToolError) as caught:

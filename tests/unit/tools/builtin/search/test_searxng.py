@@ -40,13 +40,13 @@ async def test_a_search_is_one_get_with_the_headers_that_the_limiter_wants() -> 
     assert request.headers["user-agent"].startswith("lib-agents/")
 
 
-async def test_nothing_is_asked_that_was_not_given() -> None:
+async def test_unset_options_are_not_sent() -> None:
     _, server = await served("größe & co")
 
     assert server.requests[0].query == {"q": ["größe & co"], "format": ["json"]}
 
 
-async def test_a_server_below_a_path_is_asked_there() -> None:
+async def test_a_server_below_a_path_is_searched_there() -> None:
     async def main() -> list[str]:
         async with SearXNGServer(PAGES) as server:
             await SearXNGProvider(f"{server.base_url}/sx/").search("rust")

@@ -52,7 +52,7 @@ async def test_answers_of_older_servers_are_texts() -> None:
     assert found.answers == (SearchAnswer("42"), SearchAnswer("x"))
 
 
-async def test_a_model_is_not_told_the_address_of_the_machine_it_runs_on() -> None:
+async def test_the_address_of_the_machine_is_not_shown_to_the_model() -> None:
     found, server = await served("ip")
 
     assert isinstance(found, SearchResults)

@@ -1,13 +1,13 @@
-// The panel that tells everything of one span. All text is set as text.
+// The panel with the details of one span. All text is set as text, never as HTML.
 
 const panel = byId("details");
 
 function pair(list, name, value) {
   if (value === undefined || value === "") return;
-  const told = make("dd");
-  if (value instanceof Node) told.append(value);
-  else appendMarked(told, value);
-  list.append(make("dt", "", name), told);
+  const cell = make("dd");
+  if (value instanceof Node) cell.append(value);
+  else appendMarked(cell, value);
+  list.append(make("dt", "", name), cell);
 }
 
 function pairs(title, entries) {
@@ -26,7 +26,7 @@ function block(title, text) {
   panel.append(make("h3", "", title), content);
 }
 
-function talk(title, messages, otherwise) {
+function conversation(title, messages, otherwise) {
   if (!messages) {
     block(title, otherwise);
     return;
@@ -87,8 +87,8 @@ function drawDetails() {
   panel.replaceChildren(close, title, how, facts(span));
   pairs("Scores", span.scores || []);
   block("Error", span.error);
-  talk("Input", span.asked, span.input);
-  talk("Output", span.said, span.output);
+  conversation("Input", span.input_messages, span.input);
+  conversation("Output", span.output_messages, span.output);
   pairs("Attributes", span.attributes);
   for (const event of span.events || []) {
     pairs(`Event at ${label(event.at)}`, [["name", event.name], ...event.attributes]);

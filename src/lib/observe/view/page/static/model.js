@@ -113,7 +113,7 @@ function collapseAll() {
   });
 }
 
-// Shows a stretch of time, kept inside the trace and not too short to be told apart.
+// Shows a stretch of time within the trace, at least SHORTEST_US long.
 function showTime(from, to) {
   const length = Math.min(Math.max(to - from, SHORTEST_US), trace.length);
   view.from = Math.min(Math.max(from, 0), trace.length - length);
@@ -152,12 +152,12 @@ const exact = (number) => String(Number(number.toFixed(6)));
 // A time since the beginning, in the same words as the terminal's axis.
 function label(time) {
   if (time < S) return time ? `${exact(time / MS)} ms` : "0";
-  const told = [];
+  const parts = [];
   let rest = time;
   for (const [size, unit] of [[D, "d"], [H, "h"], [M, "m"]]) {
-    if (rest >= size) told.push(`${Math.floor(rest / size)} ${unit}`);
+    if (rest >= size) parts.push(`${Math.floor(rest / size)} ${unit}`);
     rest %= size;
   }
-  if (rest) told.push(`${exact(rest / S)} s`);
-  return told.join(" ");
+  if (rest) parts.push(`${exact(rest / S)} s`);
+  return parts.join(" ");
 }
