@@ -20,6 +20,7 @@ from lib.vector.contract import Capability, FilterLike
 from lib.vector.filter import Filter, fold
 from lib.vector.filter.refusals import Refusal, checked
 from lib.vector.offload import offload
+from lib.vector.ordering import good_enough
 from lib.vector.records import Match, Metric, Record, Vector
 from lib.vector.validate import (
     Batch,
@@ -32,6 +33,7 @@ from lib.vector.validate import (
     checked_namespace,
     checked_query,
     checked_scan,
+    checked_threshold,
     checked_words,
 )
 from lib.vector.values import plain_text
@@ -293,20 +295,24 @@ class BackedStore(AsyncStore, Generic[B]):
         filter: FilterLike = None,
         namespace: str | None = None,
         include_vectors: bool = False,
+        score_threshold: float | None = None,
     ) -> list[Match]:
         """Return the k records nearest to `vector`, best first, ties in the order of their ids.
 
         Raises:
-            ValueError: k is below 1, or above what the database returns.
+            ValueError: k is below 1, or above what the database returns, or the threshold is no
+                number.
         """
         await turn()
         k, query = self._checked_query(vector, k)
+        worst = checked_threshold(score_threshold)
         name, plan = checked_namespace(namespace), fold(Filter.parse(filter))
         if plan is False:
             await self._run(_nothing)
             return []
         passing = None if plan is True else checked(plan, store=self)
-        return await self._query(name, query, k, passing, include_vectors=include_vectors)
+        found = await self._query(name, query, k, passing, include_vectors=include_vectors)
+        return good_enough(found, worst, higher_is_better=self.higher_is_better)
 
     async def _query(
         self,

@@ -88,10 +88,13 @@ class VectorStore(Protocol):
         filter: FilterLike = None,
         namespace: str | None = None,
         include_vectors: bool = False,
+        score_threshold: float | None = None,
     ) -> list[Match]:
         """Return the k records nearest to `vector`, best first, ties in the order of their ids.
 
-        Fewer only where fewer records pass the filter: the filter comes before the search.
+        Fewer only where fewer records pass the filter and the threshold: the filter comes before
+        the search. `score_threshold` is the least similarity that counts, or under `euclidean`
+        the largest distance.
         """
         ...
 

@@ -13,8 +13,9 @@ from lib._util.operations import MAX_DOCUMENTS, MAX_QUERY_CHARS, model_of, opera
 from lib.errors import HybridUnavailable, VectorError
 from lib.vector.contract import Embedder, FilterLike, Purpose, VectorStore, is_hybrid
 from lib.vector.filter import Filter
+from lib.vector.ordering import good_enough
 from lib.vector.records import Doc, Hit, Match, Record, Vector
-from lib.vector.validate import checked_k
+from lib.vector.validate import checked_k, checked_threshold
 
 Hybrid: TypeAlias = bool | Literal["auto"]
 Predicate: TypeAlias = Callable[[Doc], bool]
@@ -108,6 +109,7 @@ class EmbeddingIndex:
         *,
         filter: Predicate | Filter | dict[str, Any] | None = None,
         hybrid: Hybrid | None = None,
+        score_threshold: float | None = None,
     ) -> list[Hit]:
         """Return the k best documents for the query, best first.
 
@@ -121,9 +123,12 @@ class EmbeddingIndex:
                 cannot be: more and more candidates are fetched until k of them pass.
             hybrid: True fuses keyword relevance with nearness, and each hit says `metric="rrf"`;
                 "auto" does so where the store can; None is the setting of the index.
+            score_threshold: the least similarity that a hit may have, or under `euclidean` the
+                largest distance. Fused ranks are neither: it takes `hybrid=False`.
 
         Raises:
-            ValueError: k is below 1, or `hybrid` is not one of its words.
+            ValueError: k is below 1, `hybrid` is not one of its words, or there is a threshold
+                for a hybrid search.
             TypeError: `filter` is of another type, or a predicate that has to be awaited.
             InvalidFilter: the mapping is not in the filter language.
             UnsupportedFilter: the store cannot say this filter exactly.
@@ -131,7 +136,7 @@ class EmbeddingIndex:
         """
         k = checked_k(k)
         with self._retrieval(k, query) as facts:
-            (hits,) = await self._many([query], k, filter, hybrid)
+            (hits,) = await self._many([query], k, filter, hybrid, score_threshold)
             facts |= {"count": len(hits), "documents": _ranked(hits)}
             return hits
 
@@ -142,6 +147,7 @@ class EmbeddingIndex:
         *,
         filter: Predicate | Filter | dict[str, Any] | None = None,
         hybrid: Hybrid | None = None,
+        score_threshold: float | None = None,
     ) -> list[list[Hit]]:
         """Return what `search` finds for each query, in their order; they are embedded at once.
 
@@ -152,7 +158,7 @@ class EmbeddingIndex:
             raise TypeError("queries are a list of strings, got one string: wrap it in a list")
         k = checked_k(k)
         with self._retrieval(k) as facts:
-            found = await self._many(queries, k, filter, hybrid)
+            found = await self._many(queries, k, filter, hybrid, score_threshold)
             facts["count"] = sum(map(len, found))
             return found
 
@@ -162,13 +168,19 @@ class EmbeddingIndex:
         k: int,
         filter: Predicate | Filter | dict[str, Any] | None,
         hybrid: Hybrid | None,
+        score_threshold: float | None,
     ) -> list[list[Hit]]:
         wanted = self.hybrid if hybrid is None else _checked_hybrid(hybrid)
+        worst = checked_threshold(score_threshold)
+        if wanted and worst is not None:
+            raise ValueError("score_threshold reads similarities, not fused ranks: hybrid=False")
         predicate, condition = _split_filter(filter)
         vectors = await self._embed(list(queries), "query") if queries else []
         return [
             await self._found(
-                _Fetch(self.store, self.namespace, vector, query, condition, wanted), predicate, k
+                _Fetch(self.store, self.namespace, vector, query, condition, wanted, worst),
+                predicate,
+                k,
             )
             for vector, query in zip(vectors, queries, strict=True)
         ]
@@ -179,6 +191,7 @@ class EmbeddingIndex:
         k: int = 5,
         *,
         filter: Predicate | Filter | dict[str, Any] | None = None,
+        score_threshold: float | None = None,
     ) -> list[Hit]:
         """Return the k documents nearest to a vector, best first; nothing is embedded.
 
@@ -186,15 +199,18 @@ class EmbeddingIndex:
             vector: as many numbers as the store's vectors have.
             k: how many hits are wanted.
             filter: as in `search`.
+            score_threshold: as in `search`.
 
         Raises:
+            ValueError: k is below 1, or the threshold is no number.
             DimensionMismatch: the vector has another length.
             InvalidVector: it has no place in the metric.
         """
         k = checked_k(k)
         predicate, condition = _split_filter(filter)
+        worst = checked_threshold(score_threshold)
         hybrid: Hybrid = False
-        fetch = _Fetch(self.store, self.namespace, vector, "", condition, hybrid)
+        fetch = _Fetch(self.store, self.namespace, vector, "", condition, hybrid, worst)
         with self._retrieval(k) as facts:
             hits = await self._found(fetch, predicate, k)
             facts |= {"count": len(hits), "documents": _ranked(hits)}
@@ -238,6 +254,7 @@ class _Fetch:
     text: str
     condition: Filter | None
     hybrid: Hybrid
+    threshold: float | None
 
     async def hits(self, size: int) -> list[Hit]:
         if self.hybrid:
@@ -250,7 +267,8 @@ class _Fetch:
             self.vector, size, filter=self.condition, namespace=self.namespace
         )
         metric, higher = self.store.metric, self.store.higher_is_better
-        return [Hit(_doc(match), match.score, metric, higher) for match in matches]
+        hits = [Hit(_doc(match), match.score, metric, higher) for match in matches]
+        return good_enough(hits, self.threshold, higher_is_better=higher)
 
     async def _fused(self, size: int) -> list[Hit]:
         if not is_hybrid(self.store):

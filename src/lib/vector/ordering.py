@@ -9,11 +9,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from lib.vector.records import Match, Record
 
+
+class _Scored(Protocol):
+    @property
+    def score(self) -> float: ...
+
+
 T = TypeVar("T")
+S = TypeVar("S", bound=_Scored)
 
 _IDS_A_REQUEST: Final = 1000
 _SPARE = 8  # results beyond the k-th, to see where its score ends
@@ -87,6 +94,15 @@ def ordered(found: Sequence[Match], *, higher_is_better: bool) -> list[Match]:
     """Return the matches best first, ties in the order of their ids."""
     sign = -1.0 if higher_is_better else 1.0
     return sorted(found, key=lambda match: (sign * match.score, match.id))
+
+
+def good_enough(found: list[S], threshold: float | None, *, higher_is_better: bool) -> list[S]:
+    """Return what is as good as the threshold or better; None lets everything pass."""
+    if threshold is None:
+        return found
+    if higher_is_better:
+        return [one for one in found if one.score >= threshold]
+    return [one for one in found if one.score <= threshold]
 
 
 async def nearest(

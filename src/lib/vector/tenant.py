@@ -160,6 +160,7 @@ class TenantVectorStore(AsyncStore):
         filter: FilterLike = None,
         namespace: str | None = None,
         include_vectors: bool = False,
+        score_threshold: float | None = None,
     ) -> list[Match]:
         """Return the tenant's k records nearest to `vector`, best first."""
         name = self._pinned(namespace)
@@ -170,6 +171,7 @@ class TenantVectorStore(AsyncStore):
                 filter=self._narrowed(filter),
                 namespace=name,
                 include_vectors=include_vectors,
+                score_threshold=score_threshold,
             )
         )
 

@@ -19,7 +19,7 @@ from lib.errors import DimensionMismatch, InvalidMeta, InvalidVector
 from lib.vector.exact.search import row_lengths
 from lib.vector.filter import Filter
 from lib.vector.records import Metric, Record, Vector
-from lib.vector.values import plain_scalar, plain_text, whole_number
+from lib.vector.values import plain_scalar, plain_text, python_value, whole_number
 
 MAX_NAME = 512
 MAX_META_DEPTH = 64
@@ -120,6 +120,20 @@ def checked_k(k: int) -> int:
     if whole is None or whole < 1:
         raise ValueError(f"k is how many results to return, at least 1, got {k!r}")
     return whole
+
+
+def checked_threshold(threshold: float | None) -> float | None:
+    """Return the threshold as a float; refuse what is no number that scores can be compared with.
+
+    Raises:
+        ValueError: it is not a number, or NaN.
+    """
+    plain = python_value(threshold)
+    if plain is None:
+        return None
+    if isinstance(plain, bool) or not isinstance(plain, int | float) or plain != plain:  # noqa: PLR0124 - NaN
+        raise ValueError(f"score_threshold is a number, got {threshold!r}")
+    return float(plain)
 
 
 def checked_namespace(namespace: str | None) -> str:

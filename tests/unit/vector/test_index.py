@@ -116,6 +116,48 @@ async def test_a_filter_is_left_to_the_store(given: Filter | dict[str, Any]) -> 
     assert store.sizes == [2]
 
 
+@pytest.mark.parametrize(
+    ("metric", "threshold", "found"),
+    [("cosine", 0.99995, 3), ("dot", 2.0, 0), ("euclidean", 0.01, 3)],
+)
+async def test_hits_worse_than_the_threshold_are_left_out(
+    metric: Metric, threshold: float, found: int
+) -> None:
+    index = await filled(100, InMemoryVectorStore(metric=metric))
+
+    hits = await index.search("7", 50, score_threshold=threshold)
+
+    assert len(hits) >= found
+    assert hits == [
+        hit
+        for hit in await index.search("7", 50)
+        if (hit.score >= threshold if hit.higher_is_better else hit.score <= threshold)
+    ]
+    assert [hits] == await index.search_many(["7"], 50, score_threshold=threshold)
+    (vector,) = await index.embedder.embed(["7"])
+    assert hits == await index.search_by_vector(vector, 50, score_threshold=threshold)
+
+
+async def test_a_predicate_search_with_a_threshold_ends_where_the_rest_is_worse() -> None:
+    store = CountingStore()
+    index = await filled(1000, store)
+
+    hits = await index.search(
+        "0", 5, filter=lambda doc: doc.meta["n"] % 9 == 0, score_threshold=0.9999
+    )
+
+    assert ids(hits) == ["n0000", "n0009"]
+    assert store.sizes == [20]
+
+
+@pytest.mark.parametrize("hybrid", [True, "auto"])
+async def test_a_threshold_is_no_measure_of_fused_ranks(hybrid: Any) -> None:
+    index = await filled(10)
+
+    with pytest.raises(ValueError, match="score_threshold"):
+        await index.search("7", hybrid=hybrid, score_threshold=0.5)
+
+
 async def test_a_predicate_search_asks_for_more_until_enough_survive() -> None:
     store = CountingStore()
     index = await filled(100, store)

@@ -136,7 +136,12 @@ class _Agreement(RuleBasedStateMachine):
         filter = self._filter(random)
         self._both(
             lambda store: store.query(
-                vector, k, filter=filter, namespace=namespace, include_vectors=k % 2 == 0
+                vector,
+                k,
+                filter=filter,
+                namespace=namespace,
+                include_vectors=k % 2 == 0,
+                score_threshold=None if k % 3 else k - 6,
             )
         )
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from lib.testing.vector_store.kit import METRICS, StoreTests, Using, ids, points
+from lib.testing.vector_store.kit import METRICS, StoreTests, Using, case, ids, points
 from lib.vector import Match, Metric, Record, VectorStore
 from lib.vector.contract import capabilities
 from lib.vector.filter.refusals import declared_refusals
@@ -107,6 +107,35 @@ class SearchContract(StoreTests):
                 assert len(await store.query([1.0, 0.0], 7, filter={"x": 2})) == 7
 
         using(body)
+
+    @pytest.mark.parametrize("metric", METRICS)
+    def test_what_is_worse_than_the_threshold_is_left_out(
+        self, using: Using, metric: Metric
+    ) -> None:
+        async def body(store: VectorStore) -> None:
+            await store.upsert(
+                [
+                    Record("near", [3.0, 0.0]),
+                    Record("aslant", [6.0, 6.0]),
+                    Record("across", [0.0, 3.0]),
+                    Record("away", [-2.0, 0.0]),
+                ]
+            )
+            found = await store.query([2.0, 0.0], 4)
+
+            for best, match in enumerate(found, start=1):
+                wanted = found[:best]
+                kept = await store.query([2.0, 0.0], 4, score_threshold=match.score)
+                assert kept == wanted
+                fewer = await store.query([2.0, 0.0], 2, score_threshold=match.score)
+                assert fewer == wanted[:2]
+            none = -1.0 if metric == "euclidean" else 1000.0
+            assert await store.query([2.0, 0.0], 4, score_threshold=none) == []
+            for wrong in (math.nan, "0.5", True, [1.0]):
+                with case(wrong), pytest.raises(ValueError, match="score_threshold"):
+                    await store.query([2.0, 0.0], 4, score_threshold=cast(Any, wrong))
+
+        using(body, metric=metric)
 
     def test_an_empty_namespace_has_no_neighbours(self, using: Using) -> None:
         async def body(store: VectorStore) -> None:
