@@ -558,12 +558,12 @@ class UnsupportedFilter(VectorError):
 
 
 class HybridUnavailable(VectorError):
-    """Hybrid search was requested of a store without full-text support."""
+    """Hybrid or keyword search was requested of a store without full-text support."""
 
     def __init__(self, store: str, reason: str) -> None:
         self.store: str = store
         self.reason: str = reason
-        super().__init__(f"{store} has no hybrid search: {reason}")
+        super().__init__(f"{store} has no full-text search: {reason}")
 
 
 class StoreUnavailable(RemoteError, VectorError):

@@ -54,6 +54,10 @@ class Plain:
         view = self._in(options.pop("namespace", None))
         return unsigned(await view.query_hybrid(vector, text, k, **options))
 
+    async def query_keywords(self, text: str, k: int = 5, **options: Any) -> list[Match]:
+        view = self._in(options.pop("namespace", None))
+        return unsigned(await view.query_keywords(text, k, **options))
+
     async def get(self, ids: Sequence[str], *, namespace: str | None = None) -> list[Record]:
         return unsigned(await self._in(namespace).get(ids))
 

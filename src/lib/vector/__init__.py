@@ -20,7 +20,7 @@ from lib.errors import (
     TenantViolation,
     UnsupportedFilter,
 )
-from lib.vector.contract import Embedder, HybridStore, ScanStore, VectorStore
+from lib.vector.contract import Embedder, HybridStore, KeywordStore, ScanStore, VectorStore
 from lib.vector.filter import EVERYTHING, F, Filter
 from lib.vector.records import Doc, Hit, Match, Metric, Record, Vector
 
@@ -82,6 +82,7 @@ __all__ = [
     "InvalidFilter",
     "InvalidMeta",
     "InvalidVector",
+    "KeywordStore",
     "LLMReranker",
     "LSAEmbedder",
     "LanceDBVectorStore",

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lib._util.contexts import AsyncStore
 from lib._util.turns import turn
-from lib.errors import DimensionMismatch, StoreClosed
+from lib.errors import DimensionMismatch, HybridUnavailable, StoreClosed
 from lib.vector.contract import Capability, FilterLike
 from lib.vector.filter import Filter, fold
 from lib.vector.filter.refusals import Refusal, checked
@@ -101,6 +101,12 @@ class HybridBackend(Backend, Protocol):
         filter: Filter | None,
     ) -> list[Match]:
         """Return the best by reciprocal rank in two lists: nearest vectors, best texts."""
+        ...
+
+    async def query_keywords(
+        self, namespace: str, text: str, k: int, filter: Filter | None
+    ) -> list[Match]:
+        """Return the best texts, best first, ties by id."""
         ...
 
 
@@ -329,6 +335,21 @@ class BackedStore(AsyncStore, Generic[B]):
             )
         )
 
+    async def query_keywords(
+        self,
+        text: str,
+        k: int = 5,
+        *,
+        filter: FilterLike = None,
+        namespace: str | None = None,
+    ) -> list[Match]:
+        """Refuse: only a `HybridBackedStore` searches texts.
+
+        Raises:
+            HybridUnavailable: always.
+        """
+        raise HybridUnavailable(self._name, "search with query()")
+
     async def get(self, ids: Sequence[str], *, namespace: str | None = None) -> list[Record]:
         """Return the records of these ids, in their order; unknown ids are left out."""
         await turn()
@@ -405,7 +426,7 @@ class BackedStore(AsyncStore, Generic[B]):
 class HybridBackedStore(BackedStore[H], Generic[H]):
     """A store over a backend that can fuse keyword relevance with nearness."""
 
-    capabilities: ClassVar[frozenset[Capability]] = frozenset({"scan", "hybrid"})
+    capabilities: ClassVar[frozenset[Capability]] = frozenset({"scan", "hybrid", "keywords"})
 
     async def query_hybrid(
         self,
@@ -429,6 +450,27 @@ class HybridBackedStore(BackedStore[H], Generic[H]):
             lambda plan: self._run(
                 lambda backend: backend.query_hybrid(name, query, words, k, plan)
             ),
+            otherwise=nothing,
+        )
+
+    async def query_keywords(
+        self,
+        text: str,
+        k: int = 5,
+        *,
+        filter: FilterLike = None,
+        namespace: str | None = None,
+    ) -> list[Match]:
+        """Return the k records whose texts are most relevant to the words of `text`, best first.
+
+        Any word may match; a text without words finds nothing.
+        """
+        await turn()
+        most, words = min(checked_k(k), _MAX_K), checked_words(text)
+        name, nothing = checked_namespace(namespace), list[Match]()
+        return await self._filtered(
+            filter,
+            lambda plan: self._run(lambda backend: backend.query_keywords(name, words, most, plan)),
             otherwise=nothing,
         )
 

@@ -24,15 +24,20 @@ if TYPE_CHECKING:
 
 FilterLike: TypeAlias = Filter | Mapping[str, Any] | None
 Purpose = Literal["document", "query"]
-Capability = Literal["hybrid", "scan", "existing", "purge"]
+Capability = Literal["hybrid", "keywords", "scan", "existing", "purge"]
 """What a store may be able to do beyond `VectorStore`.
 
 - hybrid: `query_hybrid`, see `HybridStore`.
+- keywords: `query_keywords`, see `KeywordStore`.
 - scan: `scan`, see `ScanStore`.
 - existing: `existing`, see `KeptStore`.
 - purge: `purge`, see `PurgingStore`.
 """
 CAPABILITIES: Final[tuple[Capability, ...]] = get_args(Capability)
+_METHODS: Final[Mapping[Capability, str]] = {
+    "hybrid": "query_hybrid",
+    "keywords": "query_keywords",
+}
 
 
 @runtime_checkable
@@ -160,6 +165,30 @@ class HybridStore(VectorStore, Protocol):
 
 
 @runtime_checkable
+class KeywordStore(VectorStore, Protocol):
+    """A store that can search texts by their words alone."""
+
+    async def query_keywords(
+        self,
+        text: str,
+        k: int = 5,
+        *,
+        filter: FilterLike = None,
+        namespace: str | None = None,
+    ) -> list[Match]:
+        """Return the k records whose texts are most relevant to the words of `text`, best first.
+
+        Any word may match; a text without words finds nothing. Scores are BM25, or the store's
+        own measure of relevance: higher is better whatever the metric, ties stand in the order of
+        their ids.
+
+        Raises:
+            HybridUnavailable: this store has no full-text support here.
+        """
+        ...
+
+
+@runtime_checkable
 class ScanStore(VectorStore, Protocol):
     """A store whose records can be read one after another, as moving them elsewhere needs."""
 
@@ -228,12 +257,17 @@ def capabilities(store: object) -> frozenset[Capability]:
 
 def method_of(capability: Capability) -> str:
     """Return the name of the method behind a capability."""
-    return "query_hybrid" if capability == "hybrid" else capability
+    return _METHODS.get(capability, capability)
 
 
 def is_hybrid(store: object) -> TypeGuard[HybridStore]:
     """Return True if the store can fuse keyword relevance with nearness."""
     return "hybrid" in capabilities(store)
+
+
+def is_searchable_by_keywords(store: object) -> TypeGuard[KeywordStore]:
+    """Return True if the store can search texts by their words alone."""
+    return "keywords" in capabilities(store)
 
 
 def is_scannable(store: object) -> TypeGuard[ScanStore]:

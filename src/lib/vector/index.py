@@ -11,7 +11,15 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from lib._util.operations import MAX_DOCUMENTS, MAX_QUERY_CHARS, model_of, operation
 from lib.errors import HybridUnavailable, VectorError
-from lib.vector.contract import Embedder, FilterLike, Purpose, VectorStore, is_hybrid
+from lib.vector.contract import (
+    Embedder,
+    FilterLike,
+    KeywordStore,
+    Purpose,
+    VectorStore,
+    is_hybrid,
+    is_searchable_by_keywords,
+)
 from lib.vector.filter import Filter
 from lib.vector.ordering import good_enough
 from lib.vector.records import Doc, Hit, Match, Record, Vector
@@ -216,6 +224,37 @@ class EmbeddingIndex:
             facts |= {"count": len(hits), "documents": _ranked(hits)}
             return hits
 
+    async def search_by_keywords(
+        self,
+        query: str,
+        k: int = 5,
+        *,
+        filter: Predicate | Filter | dict[str, Any] | None = None,
+    ) -> list[Hit]:
+        """Return the k documents most relevant to the words of the query, best first.
+
+        Nothing is embedded. A query without words finds nothing; each hit says
+        `metric="keywords"`.
+
+        Args:
+            query: any of its words may stand in a document.
+            k: how many hits are wanted.
+            filter: as in `search`.
+
+        Raises:
+            ValueError: k is below 1.
+            HybridUnavailable: the store has no search by keywords.
+        """
+        k = checked_k(k)
+        predicate, condition = _split_filter(filter)
+        if not is_searchable_by_keywords(self.store):
+            raise HybridUnavailable(_public_name(type(self.store)), "search with search()")
+        fetch = _WordFetch(self.store, self.namespace, query, condition)
+        with self._retrieval(k, query) as facts:
+            hits = await self._found(fetch, predicate, k)
+            facts |= {"count": len(hits), "documents": _ranked(hits)}
+            return hits
+
     def _retrieval(
         self, k: int, query: str | None = None
     ) -> AbstractContextManager[dict[str, Any]]:
@@ -223,7 +262,9 @@ class EmbeddingIndex:
         shown = None if query is None else query[:MAX_QUERY_CHARS]
         return operation("retriever", source=self.namespace, k=k, query=shown)
 
-    async def _found(self, fetch: _Fetch, predicate: Predicate | None, k: int) -> list[Hit]:
+    async def _found(
+        self, fetch: _Fetch | _WordFetch, predicate: Predicate | None, k: int
+    ) -> list[Hit]:
         if predicate is None:
             return await fetch.hits(k)
         bound = self.max_overfetch
@@ -277,6 +318,22 @@ class _Fetch:
             self.vector, self.text, size, filter=self.condition, namespace=self.namespace
         )
         return [Hit(_doc(match), match.score, "rrf") for match in matches]
+
+
+@dataclass(frozen=True, slots=True)
+class _WordFetch:
+    """One search by words, repeated for more and more candidates."""
+
+    store: KeywordStore
+    namespace: str | None
+    text: str
+    condition: Filter | None
+
+    async def hits(self, size: int) -> list[Hit]:
+        matches = await self.store.query_keywords(
+            self.text, size, filter=self.condition, namespace=self.namespace
+        )
+        return [Hit(_doc(match), match.score, "keywords") for match in matches]
 
 
 def _ranked(hits: Sequence[Hit]) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 Metric = Literal["cosine", "dot", "euclidean"]
-HitMetric = Literal["cosine", "dot", "euclidean", "rrf"]
+HitMetric = Literal["cosine", "dot", "euclidean", "rrf", "keywords"]
 
 
 class Vector(Protocol):
@@ -61,8 +61,9 @@ class Match:
     Attributes:
         id: the record's id.
         score: a similarity for `cosine` and `dot` (higher is better), a distance for `euclidean`
-            (lower is better), a reciprocal-rank sum for hybrid queries (higher is better). Scores
-            of different stores or metrics cannot be compared.
+            (lower is better), a reciprocal-rank sum for hybrid queries and a relevance such as
+            BM25 for keyword queries (higher is better). Scores of different stores or metrics
+            cannot be compared.
         text: the record's text.
         meta: a copy of the record's metadata.
         vector: d floats, or None without `include_vectors`.
@@ -104,7 +105,8 @@ class Hit:
     Attributes:
         doc: the document.
         score: how near it is to the query, read by `metric`.
-        metric: the store's metric, or `rrf` when keyword and vector ranks were fused.
+        metric: the store's metric, `rrf` when keyword and vector ranks were fused, or `keywords`
+            when words alone were searched.
         higher_is_better: False only for `euclidean`.
     """
 

@@ -54,7 +54,7 @@ class TenantVectorStore(AsyncStore):
     A view reaches its own namespace alone. `namespaces` also names the tenant's siblings of it,
     each of which has a view of its own: see `sibling`.
 
-    It has hybrid search, and can be read in order, where the store can: its `capabilities` say so.
+    It can be searched by words, and read in order, where the store can: its `capabilities` say so.
     """
 
     def __init__(self, store: VectorStore, tenant: str, *, namespace_prefix: str = "") -> None:
@@ -91,8 +91,8 @@ class TenantVectorStore(AsyncStore):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """What it can do beyond `VectorStore`: hybrid search and scans where its store can."""
-        return capabilities(self._store) & {"hybrid", "scan"}
+        """What it can do beyond `VectorStore`: search by words and scans where its store can."""
+        return capabilities(self._store) & {"hybrid", "keywords", "scan"}
 
     @property
     def refusals(self) -> frozenset[Refusal]:
@@ -196,6 +196,26 @@ class TenantVectorStore(AsyncStore):
             await self._store.query_hybrid(vector, text, k, filter=narrowed, namespace=name)
         )
 
+    async def query_keywords(
+        self,
+        text: str,
+        k: int = 5,
+        *,
+        filter: FilterLike = None,
+        namespace: str | None = None,
+    ) -> list[Match]:
+        """Return the tenant's k best texts for the words of `text`.
+
+        Raises:
+            HybridUnavailable: the store has no search by keywords.
+        """
+        name = self._pinned(namespace)
+        narrowed = self._narrowed(filter)
+        self._check_can("keywords")
+        return self._checked(
+            await self._store.query_keywords(text, k, filter=narrowed, namespace=name)
+        )
+
     async def scan(
         self, *, after: str | None = None, limit: int = 1000, namespace: str | None = None
     ) -> list[Record]:
@@ -277,11 +297,11 @@ class TenantVectorStore(AsyncStore):
         if self._closed:
             raise StoreClosed("this view of a vector store is closed")
 
-    def _check_can(self, capability: Literal["hybrid", "scan"]) -> None:
+    def _check_can(self, capability: Literal["hybrid", "keywords", "scan"]) -> None:
         if capability in capabilities(self._store):
             return
         store = type(self._store).__name__
-        if capability == "hybrid":
+        if capability != "scan":
             raise HybridUnavailable(store, "search with query()")
         raise VectorError(f"{store} cannot be read in order: it has no scan()")
 

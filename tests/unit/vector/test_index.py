@@ -19,6 +19,7 @@ from lib.vector import (
     LSAEmbedder,
     Match,
     Metric,
+    Record,
     TenantVectorStore,
     VectorStore,
 )
@@ -156,6 +157,30 @@ async def test_a_threshold_is_no_measure_of_fused_ranks(hybrid: Any) -> None:
 
     with pytest.raises(ValueError, match="score_threshold"):
         await index.search("7", hybrid=hybrid, score_threshold=0.5)
+
+
+async def test_documents_are_found_by_words_alone_without_an_embedding() -> None:
+    embedder = Numbers()
+    index = EmbeddingIndex(InMemoryVectorStore(2), embedder)
+    await index.add([Doc("one", "1", {"n": 1}), Doc("two", "2", {"n": 2})])
+    await index.store.upsert([Record("words", [1.0, 0.0], "one apple", {"n": 3})])
+    embedder.calls.clear()
+
+    (hit,) = await index.search_by_keywords("apples", 3)
+    assert (hit.id, hit.metric, hit.higher_is_better) == ("words", "keywords", True)
+    assert await index.search_by_keywords("apples", filter={"n": 1}) == []
+    assert await index.search_by_keywords("apples", filter=lambda doc: doc.id == "one") == []
+    assert await index.search_by_keywords("apples", filter=lambda doc: doc.id == "words") == [hit]
+    assert embedder.calls == []
+
+
+async def test_a_store_without_words_refuses_a_search_by_keywords() -> None:
+    class Wordless(InMemoryVectorStore):
+        capabilities = frozenset()
+
+    index = await filled(3, Wordless())
+    with pytest.raises(HybridUnavailable, match="Wordless has no full-text search"):
+        await index.search_by_keywords("1")
 
 
 async def test_a_predicate_search_asks_for_more_until_enough_survive() -> None:

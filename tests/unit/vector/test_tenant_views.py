@@ -53,11 +53,13 @@ async def test_a_view_can_do_what_its_store_can() -> None:
 
     for view in (whole, whole.sibling(":x")):
         assert isinstance(view, TenantVectorStore)
-        assert view.capabilities == {"hybrid", "scan"}
+        assert view.capabilities == {"hybrid", "keywords", "scan"}
     for view in (narrow, narrow.sibling(":x")):
         assert view.capabilities == set()
-        with pytest.raises(HybridUnavailable, match="Bare has no hybrid search"):
+        with pytest.raises(HybridUnavailable, match="Bare has no full-text search"):
             await view.query_hybrid([1.0, 0.0], "apple")
+        with pytest.raises(HybridUnavailable, match="Bare has no full-text search"):
+            await view.query_keywords("apple")
         with pytest.raises(VectorError, match=r"Bare cannot be read in order: it has no scan\(\)"):
             await view.scan()
 

@@ -58,6 +58,7 @@ async def test_another_namespace_is_refused_before_anything_is_asked(named: Any)
     whole: Any = TenantVectorStore(InMemoryVectorStore(2), "a")
     for call in (
         lambda: whole.query_hybrid([1.0, 0.0], "x", namespace=named),
+        lambda: whole.query_keywords("x", namespace=named),
         lambda: whole.scan(namespace=named),
     ):
         with pytest.raises(TenantViolation):
@@ -84,6 +85,7 @@ async def test_what_others_have_put_into_the_namespace_is_as_if_it_were_not_ther
         for found in (
             await view.query([1.0, 0.0], 9, filter=filter),
             await view.query_hybrid([1.0, 0.0], "a text", 9, filter=filter),
+            await view.query_keywords("a text", 9, filter=filter),
         ):
             assert {match.id for match in found} <= {"own"}
     assert [record.id for record in await view.scan(limit=1)] == ["own"]

@@ -21,6 +21,7 @@ from lib.testing.vector_store.cases import features, random_filter, random_meta
 from lib.testing.vector_store.filters import FilterContract
 from lib.testing.vector_store.hybrid import HybridContract
 from lib.testing.vector_store.input import InputContract
+from lib.testing.vector_store.keywords import KeywordContract
 from lib.testing.vector_store.kit import StoreKind
 from lib.testing.vector_store.machine import check_against_memory
 from lib.testing.vector_store.records import RecordContract
@@ -43,6 +44,12 @@ __all__ = [
 
 
 class VectorStoreContract(
-    RecordContract, SearchContract, FilterContract, InputContract, HybridContract, ScanContract
+    RecordContract,
+    SearchContract,
+    FilterContract,
+    InputContract,
+    HybridContract,
+    KeywordContract,
+    ScanContract,
 ):
     """All that a vector store promises; override the fixture `kind`."""

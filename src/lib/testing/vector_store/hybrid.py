@@ -47,6 +47,23 @@ TEXTS = {
     "emoji": "Hello 👋🏽 wave",
     "silent": "",
 }
+FORMS: tuple[tuple[str, list[str]], ...] = (
+    ("fox", ["fox"]),
+    ("FOXES!", ["fox"]),
+    ("sleep", ["dogs"]),
+    ("dog jumping", ["fox", "dogs"]),
+    ("cafe", ["cafe"]),
+    ("CAFÉ", ["cafe"]),
+    ("zurich unknown", ["cafe"]),
+    ("cafe\u0301", ["cafe"]),
+    ("日本語", ["japanese"]),
+    ("hello", ["emoji"]),
+    ("👋", []),
+    ("the of a", []),
+    ("unknown", []),
+    ("...", []),
+)
+"""Queries by words over `TEXTS`, and what they find, best first."""
 BATCHES, TEXTS_A_BATCH = (8, 2_500) if os.environ.get("LIB_TEST_LONG") else (1, 1_000)
 """So many hostile texts for each store: 1,000, or 20,000 in the long mode."""
 
@@ -75,25 +92,7 @@ class HybridContract(StoreTests):
 
         self._with_hybrid(using, body, metric=metric)
 
-    @pytest.mark.parametrize(
-        ("text", "found"),
-        [
-            ("fox", ["fox"]),
-            ("FOXES!", ["fox"]),
-            ("sleep", ["dogs"]),
-            ("dog jumping", ["fox", "dogs"]),
-            ("cafe", ["cafe"]),
-            ("CAFÉ", ["cafe"]),
-            ("zurich unknown", ["cafe"]),
-            ("cafe\u0301", ["cafe"]),
-            ("日本語", ["japanese"]),
-            ("hello", ["emoji"]),
-            ("👋", []),
-            ("the of a", []),
-            ("unknown", []),
-            ("...", []),
-        ],
-    )
+    @pytest.mark.parametrize(("text", "found"), FORMS)
     def test_any_word_may_match_whatever_its_form(
         self, using: Using, text: str, found: list[str]
     ) -> None:

@@ -77,7 +77,9 @@ class _Agreement(RuleBasedStateMachine):
         self._place = TemporaryDirectory()
         self._memory: Any = InMemoryVectorStore(3, "dot")
         self._store: Any = self._opened()
-        self.compares_hybrid = self.store_kind.bm25 and self.store_kind.can(self._store, "hybrid")
+        bm25, can = self.store_kind.bm25, self.store_kind.can
+        self.compares_hybrid = bm25 and can(self._store, "hybrid")
+        self.compares_keywords = bm25 and can(self._store, "keywords")
 
     def _opened(self) -> VectorStore:
         store = self.store_kind.open(Path(self._place.name), 3, "dot")
@@ -155,6 +157,13 @@ class _Agreement(RuleBasedStateMachine):
         self._both(
             lambda store: store.query_hybrid(vector, text, k, filter=filter, namespace=namespace)
         )
+
+    @precondition(lambda self: self.compares_keywords)
+    @rule(text=texts, k=counts, random=randoms, namespace=namespaces)
+    def query_keywords(self, text: str, k: int, random: Random, namespace: str | None) -> None:
+        """Search by words."""
+        filter = self._filter(random)
+        self._both(lambda store: store.query_keywords(text, k, filter=filter, namespace=namespace))
 
     @rule(wanted=st.lists(names, max_size=6), namespace=namespaces)
     def get(self, wanted: list[str], namespace: str | None) -> None:

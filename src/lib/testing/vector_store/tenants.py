@@ -170,6 +170,8 @@ class _Tenants(RuleBasedStateMachine):
         place, filter = (tenant, suffix), hostile_filter(random, other)
         view, text = self._view(place), f"secret {other}"
         self._finds(place, filter, lambda kept: view.query_hybrid(vector, text, 50, filter=kept))
+        if self.store_kind.can(self._store, "keywords"):
+            self._finds(place, filter, lambda kept: view.query_keywords(text, 50, filter=kept))
 
     @rule(tenant=tenants, suffix=suffixes, other=tenants, wanted=names, random=randoms)
     def delete(

@@ -131,6 +131,15 @@ class _Namespaces:
             _fused, snapshot, query, text, k, metric=self._metric, among=among
         )
 
+    async def query_keywords(
+        self, namespace: str, text: str, k: int, filter: Filter | None
+    ) -> list[Match]:
+        """Return the k best BM25 texts, best first, ties in the order of their ids."""
+        snapshot, among = await self._selected(namespace, filter)
+        if snapshot is None:
+            return []
+        return await asyncio.to_thread(_worded, snapshot, text, k, among)
+
     async def get(self, namespace: str, ids: list[str]) -> list[Record]:
         """Return the records of these ids, in their order."""
         async with self._writing:
@@ -263,7 +272,9 @@ class _Contents:
         passing = self.columns.mask(filter, n)
         return Selection.of(passing if living is None else passing & living)
 
-    def ranked(self, text: str, rows: Rows, among: Selection, limit: int) -> list[int]:
+    def ranked(
+        self, text: str, rows: Rows, among: Selection, limit: int
+    ) -> list[tuple[int, float]]:
         """Return the rows whose texts are most relevant to the words of `text`, best first."""
         size = len(rows.vectors)
         with self.lock:
@@ -272,8 +283,7 @@ class _Contents:
             if len(self._index) > size:  # rows that came after this snapshot
                 allowed = np.zeros(len(self._index), np.bool_)
                 allowed[:size] = True if among.mask is None else among.mask
-            found = self._index.ranked(analyze(text), limit, rows.ids, allowed=allowed)
-        return [row for row, _ in found]
+            return self._index.ranked(analyze(text), limit, rows.ids, allowed=allowed)
 
     def _catch_up(self, size: int) -> None:
         """Index the texts up to this row, and leave out those that have died among them."""
@@ -310,8 +320,13 @@ def _fused(
 ) -> list[Match]:
     rows, limit = snapshot.rows, fusion.depth(k)
     dense = [row for row, _ in nearest(rows, query, limit, metric=metric, among=among)]
-    lexical = snapshot.contents.ranked(text, rows, among, limit)
+    lexical = [row for row, _ in snapshot.contents.ranked(text, rows, among, limit)]
     found = fusion.fused_rows([dense, lexical], k, rows.ids)
+    return [_match(snapshot, *scored) for scored in found]
+
+
+def _worded(snapshot: Snapshot[_Contents], text: str, k: int, among: Selection) -> list[Match]:
+    found = snapshot.contents.ranked(text, snapshot.rows, among, k)
     return [_match(snapshot, *scored) for scored in found]
 
 

@@ -157,7 +157,22 @@ class Database:
                     reading, self._layout, text, limit, where=where, parameters=parameters
                 )
             near = await self._planner.nearest(connection, search, in_transaction=True)
-            scored = fusion.reciprocal_rank([[row[0] for row in near], worded], k)
+            lists = [[row[0] for row in ranking] for ranking in (near, worded)]
+            scored = fusion.reciprocal_rank(lists, k)
+            stored = await self._stored(connection, namespace, [name for name, _ in scored])
+        return [Match(name, score, *stored[name]) for name, score in scored]
+
+    async def query_keywords(
+        self, namespace: str, text: str, k: int, filter: Filter | None
+    ) -> list[Match]:
+        """Return the best texts, best first."""
+        where, parameters = _where(namespace, filter)
+        async with self._connection() as connection, connection.transaction():
+            async with cursor(connection) as reading:
+                await run(reading, _ONE_STATE)
+                scored = await ranked(
+                    reading, self._layout, text, k, where=where, parameters=parameters
+                )
             stored = await self._stored(connection, namespace, [name for name, _ in scored])
         return [Match(name, score, *stored[name]) for name, score in scored]
 

@@ -96,8 +96,8 @@ _RANKED: Final = sql.SQL(r"""
         SELECT term, ln(1 + (n - df + 0.5::float8) / (df + 0.5::float8)) AS weight
         FROM (SELECT term, count(*)::float8 AS df FROM hits GROUP BY term) AS counted, total
     )
-    SELECT id FROM hits JOIN weights USING (term) WHERE passes
-    GROUP BY id ORDER BY sum(rank * weight)::real DESC, id COLLATE "C" LIMIT %(limit)s::bigint
+    SELECT id, sum(rank * weight)::real AS score FROM hits JOIN weights USING (term) WHERE passes
+    GROUP BY id ORDER BY score DESC, id COLLATE "C" LIMIT %(limit)s::bigint
 """)
 
 
@@ -243,7 +243,7 @@ async def ranked(
     *,
     where: sql.Composable,
     parameters: dict[str, Any],
-) -> list[str]:
+) -> list[tuple[str, float]]:
     """Return the ids whose texts are most relevant to the words of a text, best first.
 
     Args:
@@ -258,4 +258,4 @@ async def ranked(
     plain = text.replace("\0", " ").encode(errors="replace").decode()
     statement = layout.put(_RANKED, terms=layout.terms(sql.SQL("%(text)s::text")), where=where)
     given = {**parameters, "text": plain, "limit": limit, "most": _MAX_TERMS}
-    return [name for (name,) in await (await run(cursor, statement, given)).fetchall()]
+    return [(name, score) for name, score in await (await run(cursor, statement, given)).fetchall()]

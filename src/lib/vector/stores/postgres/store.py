@@ -45,7 +45,9 @@ class PostgresVectorStore(HybridBackedStore["Database"]):
     those count that it repeats most.
     """
 
-    capabilities: ClassVar[frozenset[Capability]] = frozenset({"scan", "hybrid", "existing"})
+    capabilities: ClassVar[frozenset[Capability]] = frozenset(
+        {"scan", "hybrid", "keywords", "existing"}
+    )
 
     def __init__(
         self,

@@ -185,17 +185,25 @@ class Database:
         filter: Filter | None,
     ) -> list[Match]:
         """Return the best of two rankings, fused."""
-        if self._no_hybrid is not None:
-            raise HybridUnavailable(NAME, self._no_hybrid)
+        self._check_words()
         limit, metric = fusion.depth(k), self._table.metric
         with self._transaction():
             cached = self._namespace(namespace)
             rows, among = cached.snapshot.rows, self._selected(namespace, cached, filter)
             near = nearest(rows, query, limit, metric=metric, among=among)
-            terms = lexical.terms(self._connection, text)
-            kept = {term: count for term, count in terms.items() if term not in self._stop_terms}
-            worded = lexical.ranked(self._connection, cached, kept, among, limit)
-            found = fusion.fused_rows([[row for row, _ in near], worded], k, rows.ids)
+            worded = self._worded(cached, text, among, limit)
+            lists = [[row for row, _ in ranking] for ranking in (near, worded)]
+            return self._matches(Near(cached.snapshot, fusion.fused_rows(lists, k, rows.ids)))
+
+    async def query_keywords(
+        self, namespace: str, text: str, k: int, filter: Filter | None
+    ) -> list[Match]:
+        """Return the best texts, best first."""
+        self._check_words()
+        with self._transaction():
+            cached = self._namespace(namespace)
+            among = self._selected(namespace, cached, filter)
+            found = self._worded(cached, text, among, k)
             return self._matches(Near(cached.snapshot, found))
 
     async def get(self, namespace: str, ids: list[str]) -> list[Record]:
@@ -269,6 +277,18 @@ class Database:
                 self._version = version
             self._seen = before
             yield
+
+    def _check_words(self) -> None:
+        if self._no_hybrid is not None:
+            raise HybridUnavailable(NAME, self._no_hybrid)
+
+    def _worded(
+        self, cached: CachedNamespace, text: str, among: Selection, limit: int
+    ) -> list[tuple[int, float]]:
+        """Return the rows whose texts are most relevant to the words of `text`, best first."""
+        terms = lexical.terms(self._connection, text)
+        kept = {term: count for term, count in terms.items() if term not in self._stop_terms}
+        return lexical.ranked(self._connection, cached, kept, among, limit)
 
     def _select(self, sql: str, *parameters: object) -> list[Any]:
         return self._connection.execute(self._table.named(sql), parameters).fetchall()

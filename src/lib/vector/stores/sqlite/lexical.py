@@ -55,7 +55,7 @@ def ranked(
     counts: dict[str, int],
     among: Selection,
     limit: int,
-) -> list[int]:
+) -> list[tuple[int, float]]:
     """Return the rows of a namespace that are most relevant to the terms, best first."""
     snapshot, living = namespace.snapshot, namespace.snapshot.living
     lengths = np.array(snapshot.contents.lengths)
@@ -66,8 +66,7 @@ def ranked(
         total_length=int(lengths.sum(where=True if living.mask is None else living.mask)),
     )
     postings = filter(None, (_posting(connection, namespace, *term) for term in counts.items()))
-    found = bm25.ranked(postings, texts, limit, allowed=among.mask)
-    return [row for row, _ in found]
+    return bm25.ranked(postings, texts, limit, allowed=among.mask)
 
 
 def size(stored: bytes | None) -> int:
