@@ -48,10 +48,12 @@ class Dicts:
         ids = sorted(name for name in self.held[namespace] if name > after)
         return await self.get(namespace, ids[:limit])
 
-    async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
-        for one in self.passing(namespace, filter):
-            if ids is None or one.id in ids:
-                del self.held[namespace][one.id]
+    async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> int:
+        passing = self.passing(namespace, filter)
+        gone = [one.id for one in passing if ids is None or one.id in ids]
+        for name in gone:
+            del self.held[namespace][name]
+        return len(gone)
 
     async def count(self, namespace: str, filter: Filter | None) -> int:
         return len(self.passing(namespace, filter))

@@ -54,8 +54,8 @@ class NarrowStore:
         *,
         filter: FilterLike = None,
         namespace: str | None = None,
-    ) -> None:
-        await self._whole.delete(ids, filter=self._supported(filter), namespace=namespace)
+    ) -> int:
+        return await self._whole.delete(ids, filter=self._supported(filter), namespace=namespace)
 
     async def count(self, *, filter: FilterLike = None, namespace: str | None = None) -> int:
         return await self._whole.count(filter=self._supported(filter), namespace=namespace)

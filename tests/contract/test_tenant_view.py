@@ -70,8 +70,8 @@ class Plain:
         *,
         filter: FilterLike = None,
         namespace: str | None = None,
-    ) -> None:
-        await self._in(namespace).delete(ids, filter=filter)
+    ) -> int:
+        return await self._in(namespace).delete(ids, filter=filter)
 
     async def count(self, *, filter: FilterLike = None, namespace: str | None = None) -> int:
         return await self._in(namespace).count(filter=filter)

@@ -107,7 +107,7 @@ class Index(Protocol):
         """Return the documents of these ids; unknown ones are left out."""
         ...
 
-    async def delete(self, ids: Sequence[str]) -> None:
+    async def delete(self, ids: Sequence[str]) -> object:
         """Forget the documents of these ids; unknown ones are ignored."""
         ...
 

@@ -76,8 +76,11 @@ class Backend(Protocol):
         """Return the first records whose ids follow `after`, in the order of their ids."""
         ...
 
-    async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
-        """Delete the records that have one of the ids, and pass the filter; None leaves all in."""
+    async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> int:
+        """Delete the records that have one of the ids, and pass the filter; return their number.
+
+        None leaves all in.
+        """
         ...
 
     async def count(self, namespace: str, filter: Filter | None) -> int:
@@ -370,15 +373,15 @@ class BackedStore(AsyncStore, Generic[B]):
         *,
         filter: FilterLike = None,
         namespace: str | None = None,
-    ) -> None:
-        """Delete records by id, by filter, or those that meet both; unknown ids are ignored."""
+    ) -> int:
+        """Delete records by id, by filter, or those that meet both; return how many there were."""
         await turn()
         wanted, parsed = checked_deletion(ids, filter)
         name = checked_namespace(namespace)
-        await self._filtered(
+        return await self._filtered(
             parsed,
             lambda plan: self._run(lambda backend: backend.delete(name, wanted, plan)),
-            otherwise=None,
+            otherwise=0,
         )
 
     async def count(self, *, filter: FilterLike = None, namespace: str | None = None) -> int:

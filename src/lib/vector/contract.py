@@ -113,8 +113,11 @@ class VectorStore(Protocol):
         *,
         filter: FilterLike = None,
         namespace: str | None = None,
-    ) -> None:
-        """Delete records by id, by filter, or those that meet both; unknown ids are ignored.
+    ) -> int:
+        """Delete records by id, by filter, or those that meet both; return how many there were.
+
+        Unknown ids are ignored. Where a store has to count first, its own page says so; another
+        writer may then come in between.
 
         Raises:
             ValueError: there are neither ids nor a filter; an empty mapping is no filter. What

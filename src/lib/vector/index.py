@@ -98,13 +98,13 @@ class EmbeddingIndex:
         records = await self.store.get(ids, namespace=self.namespace)
         return [Doc(record.id, record.text, record.meta) for record in records]
 
-    async def delete(self, ids: Sequence[str] | None = None, *, filter: FilterLike = None) -> None:
-        """Forget documents by id, by filter, or those that meet both; unknown ids are ignored.
+    async def delete(self, ids: Sequence[str] | None = None, *, filter: FilterLike = None) -> int:
+        """Forget documents by id, by filter, or those that meet both; return how many there were.
 
         Raises:
             ValueError: there are neither ids nor a filter; `EVERYTHING` empties the namespace.
         """
-        await self.store.delete(ids, filter=filter, namespace=self.namespace)
+        return await self.store.delete(ids, filter=filter, namespace=self.namespace)
 
     async def count(self, *, filter: FilterLike = None) -> int:
         """Return how many documents pass the filter."""

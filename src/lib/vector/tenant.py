@@ -247,11 +247,11 @@ class TenantVectorStore(AsyncStore):
         *,
         filter: FilterLike = None,
         namespace: str | None = None,
-    ) -> None:
-        """Delete records of the tenant by id, by filter, or those that meet both."""
+    ) -> int:
+        """Delete records of the tenant by id, by filter, or both; return how many there were."""
         name = self._pinned(namespace)
         wanted, parsed = checked_deletion(ids, filter)
-        await self._store.delete(wanted, filter=self._narrowed(parsed), namespace=name)
+        return await self._store.delete(wanted, filter=self._narrowed(parsed), namespace=name)
 
     async def count(self, *, filter: FilterLike = None, namespace: str | None = None) -> int:
         """Return how many records of the tenant pass the filter."""

@@ -227,8 +227,8 @@ async def test_documents_are_counted_and_deleted_by_filter() -> None:
 
     assert await index.count() == 10
     assert await index.count(filter={"n": {"$lt": 4}}) == 4
-    await index.delete(filter={"n": {"$lt": 4}})
-    await index.delete(["n0009", "n0001"], filter={"n": 9})
+    assert await index.delete(filter={"n": {"$lt": 4}}) == 4
+    assert await index.delete(["n0009", "n0001"], filter={"n": 9}) == 1
     assert await index.count() == 5
     with pytest.raises(ValueError, match="EVERYTHING"):
         await index.delete()

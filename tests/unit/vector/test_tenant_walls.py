@@ -90,9 +90,9 @@ async def test_what_others_have_put_into_the_namespace_is_as_if_it_were_not_ther
             assert {match.id for match in found} <= {"own"}
     assert [record.id for record in await view.scan(limit=1)] == ["own"]
     assert await view.scan(after="own") == []
-    await view.delete(["b's", "no tenant's"])
-    await view.delete(filter=F("tenant") != "a")
-    await view.delete(filter=EVERYTHING)
+    assert await view.delete(["b's", "no tenant's"]) == 0
+    assert await view.delete(filter=F("tenant") != "a") == 0
+    assert await view.delete(filter=EVERYTHING) == 1
     await view.erase()
     assert await view.count() == 0
     assert await store.count(namespace="a") == 2

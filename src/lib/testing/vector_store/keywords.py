@@ -105,7 +105,7 @@ class KeywordContract(StoreTests):
         self._with_keywords(using, body)
 
     def _with_keywords(self, using: Using, body: Any) -> None:
-        """Run the body; a store without full-text support has no such method, or one that refuses."""
+        """Run the body; a store without full-text support lacks the method, or refuses."""
 
         async def main(store: Any) -> None:
             if using.kind.can(store, "keywords"):

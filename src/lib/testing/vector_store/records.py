@@ -214,6 +214,28 @@ class RecordContract(StoreTests):
 
         using(body)
 
+    def test_a_deletion_returns_how_many_records_it_has_deleted(self, using: Using) -> None:
+        async def body(store: VectorStore) -> None:
+            await store.upsert([*points("a", "b", "c", x=1), *points(*"defgh", x=2)])
+            await store.upsert(points("a", x=1), namespace="other")
+
+            assert await store.delete(["a", "unknown", "a"]) == 1
+            assert await store.delete(["a"]) == 0
+            assert await store.delete([]) == 0
+            assert await store.delete(["b"], namespace="none") == 0
+            left = 7
+            if using.kind.takes_equality(store):
+                assert await store.delete(["b", "d", "e", "unknown"], filter={"x": 2}) == 2
+                assert await store.delete(filter={"x": 2}) == 3
+                assert await store.delete(filter={"x": 3}) == 0
+                left = 2
+            assert await store.delete(filter={"x": {"$in": []}}) == 0
+            assert await store.delete(filter=EVERYTHING) == left
+            assert await store.delete(filter=EVERYTHING) == 0
+            assert await store.count(namespace="other") == 1
+
+        using(body)
+
     def test_a_deletion_of_nothing_in_particular_is_refused(self, using: Using) -> None:
         async def body(store: VectorStore) -> None:
             await store.upsert(points("a"))

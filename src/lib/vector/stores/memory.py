@@ -161,16 +161,17 @@ class _Namespaces:
             cost = count * _ORDER_EFFORT + copies
             return await offload_whole(cost, partial(_following, snapshot, after, limit))
 
-    async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
-        """Delete the records that have one of the ids, and pass the filter; None leaves all in."""
+    async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> int:
+        """Delete the records that have one of the ids, and pass the filter; return their number."""
         async with self._writing:
             partition, mask, most = self._partitions.get(namespace), None, len(ids or ())
             if filter is not None or ids is None:  # ids alone are found without reading every row
                 _, among = await self._selected(namespace, filter)
                 mask, most = among.mask, among.count
-            if partition is not None and most:
-                cost = _moving(partition, most) + most * _DEATH_EFFORT
-                await offload_whole(cost, partial(self._delete, namespace, ids, mask))
+            if partition is None or not most:
+                return 0
+            cost = _moving(partition, most) + most * _DEATH_EFFORT
+            return await offload_whole(cost, partial(self._delete, namespace, ids, mask))
 
     async def count(self, namespace: str, filter: Filter | None) -> int:
         """Return how many records of the namespace pass the filter."""
@@ -210,7 +211,7 @@ class _Namespaces:
         partition.upsert(batch.ids, batch.vectors, batch.lengths, items)
         self._partitions[namespace] = partition
 
-    def _delete(self, namespace: str, ids: list[str] | None, mask: Mask | None) -> None:
+    def _delete(self, namespace: str, ids: list[str] | None, mask: Mask | None) -> int:
         partition = self._partitions[namespace]
         if ids is None:
             size = len(partition.snapshot.rows.vectors)
@@ -221,6 +222,7 @@ class _Namespaces:
         partition.delete(rows)
         if not partition.snapshot.count:
             del self._partitions[namespace]
+        return len(rows)
 
 
 class _Contents:

@@ -131,6 +131,8 @@ async def test_without_full_text_all_else_works(monkeypatch: pytest.MonkeyPatch)
     assert [match.id for match in await store.query([1.0, 0.0])] == ["a", "b"]
     with pytest.raises(HybridUnavailable) as caught:
         await found(store, "apple")
+    with pytest.raises(HybridUnavailable, match="FTS5"):
+        await store.query_keywords("apple")
     assert caught.value.store == "SQLiteVectorStore"
     assert "FTS5" in caught.value.reason
     await store.close()

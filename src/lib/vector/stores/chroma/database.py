@@ -203,23 +203,22 @@ class Database(ListedBackend):
         dimension, space = self._made(there[0])
         return Layout(dimension=dimension, metric=_METRICS.get(space))
 
-    async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
-        """Delete the records that have one of the ids, and pass the filter; None leaves all in."""
+    async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> int:
+        """Delete the records that have one of the ids, and pass the filter; return their number."""
         where = None if filter is None else condition(filter)
 
-        async def work(collection: Any) -> None:
+        async def work(collection: Any) -> int:
             if ids is not None:
-                for some in self._some(ids):
-                    await answer(collection.delete(ids=some, where=where))
-            elif where is not None:
-                await answer(collection.delete(where=where))
-            else:
-                await self._dropped(collection)
-                self._collections.pop(namespace, None)
+                return sum([await _deleted(collection, some, where) for some in self._some(ids)])
+            if where is not None:
+                return await _deleted(collection, None, where)
+            gone = await self._dropped(collection)
+            self._collections.pop(namespace, None)
+            return gone
 
         async with self._writing:
             with self._alone:
-                await self._in(namespace, work)
+                return await self._in(namespace, work) or 0
 
     async def count(self, namespace: str, filter: Filter | None) -> int:
         """Return how many records pass; with a filter, Chroma can only list their ids."""
@@ -320,8 +319,11 @@ class Database(ListedBackend):
                 break
         return found
 
-    async def _dropped(self, collection: Any) -> None:
+    async def _dropped(self, collection: Any) -> int:
         """Empty a collection, then delete it: what is left of a full one may turn up elsewhere.
+
+        Returns:
+            How many records it held.
 
         Source: https://github.com/chroma-core/chroma/issues/7594.
         """
@@ -329,6 +331,7 @@ class Database(ListedBackend):
         for some in self._some(there["ids"]):
             await answer(collection.delete(ids=some))
         await answer(self._client.delete_collection(collection.name))
+        return len(there["ids"])
 
 
 async def _nearest(
@@ -365,6 +368,14 @@ def _farther(one: float, other: float, metric: Metric) -> bool:
     Of 300 multiples of one vector, all as near to it, Chroma's distances tell two kinds.
     """
     return one - other > _ROUNDING * (1.0 if metric == "cosine" else abs(other))
+
+
+async def _deleted(collection: Any, ids: list[str] | None, where: Any) -> int:
+    """Delete what has one of the ids and passes the filter; return how many records that were."""
+    there = await answer(collection.get(ids=ids, where=where, include=[]))
+    if there["ids"]:
+        await answer(collection.delete(ids=ids, where=where))
+    return len(there["ids"])
 
 
 async def _counted(collection: Any) -> int:

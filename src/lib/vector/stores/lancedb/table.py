@@ -148,27 +148,34 @@ class Table(ListedBackend):
         with typed_errors(self._config):
             return (await query.to_arrow()).column("id").to_pylist()
 
-    async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
-        """Delete the records that have one of the ids, and pass the filter; None leaves all in."""
+    async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> int:
+        """Delete the records that have one of the ids, and pass the filter; return their number."""
         async with self._writing:
             if filter is not None and ids != []:
                 ids = await self._ids(namespace, ids, filter)
-            if ids != []:
-                where = _where(namespace, ids)
+            if ids == []:
+                return 0
+            where = _where(namespace, ids)
+            gone = await self._count(where)
+            if gone:
                 await self._write(lambda: self._table.delete(where))
+            return gone
 
     async def count(self, namespace: str, filter: Filter | None) -> int:
         """Return how many records pass the filter."""
         if filter is not None:
             return len(await self._ids(namespace, None, filter))
-        with typed_errors(self._config):
-            return await self._table.count_rows(_where(namespace, None))
+        return await self._count(_where(namespace, None))
 
     async def namespaces(self, prefix: str) -> list[str]:
         """Return the namespaces that hold records, sorted."""
         read = await self._read(self._table.query().select(["ns"]))
         names: list[str] = read.column("ns").unique().to_pylist()
         return sorted(name for name in names if name.startswith(prefix))
+
+    async def _count(self, where: str) -> int:
+        with typed_errors(self._config):
+            return await self._table.count_rows(where)
 
     def _search(self, namespace: str, query: NDArray[np.float32]) -> Any:
         search = self._table.query().nearest_to(query).column("vector")

@@ -81,11 +81,15 @@ class Index(ListedBackend):
             await self._write(namespace, "vectors/upsert", body, fills=True)
         await self._settle(namespace, again=False)
 
-    async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
-        """Delete the records that have one of the ids, and pass the filter; None leaves all in."""
+    async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> int:
+        """Delete the records that have one of the ids, and pass the filter; return their number.
+
+        Pinecone does not tell it, so they are read first, a hundred in a request.
+        """
         late = await self._late(namespace)
         if late is not None and filter is not None:
             raise late  # the filter would not see all that it should delete
+        gone = await self._counted(namespace, ids, filter)
         for what in messages.deletions(ids, filter):
             body = {"namespace": encoded_namespace(namespace), **what}
             try:
@@ -94,6 +98,17 @@ class Index(ListedBackend):
                 if late is not None:  # what was written there may still come
                     raise late from None
         await self._settle(namespace)
+        return gone
+
+    async def _counted(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> int:
+        """Return how many records have one of the ids, and pass the filter."""
+        name = encoded_namespace(namespace)
+        if filter is not None:
+            wanted = messages.deletions(ids, filter)
+            return sum([await self._passing(name, what["filter"]) for what in wanted])
+        if ids is None:
+            return len(await self._listed(name))
+        return len(await self._records(namespace, ids))
 
     async def _late(self, namespace: str) -> ConsistencyTimeout | None:
         """Return why searches do not show what was written, None if they do."""
@@ -243,12 +258,13 @@ class Index(ListedBackend):
         Pinecone's own counts lag behind, and know no filters.
         """
         await self._settle(namespace)
-        name = encoded_namespace(namespace)
-        if filter is None:
-            return len(await self._listed(name))
+        return await self._counted(namespace, None, filter)
+
+    async def _passing(self, name: str, where: Mapping[str, Any]) -> int:
+        """Return how many records of a namespace pass a filter in Pinecone's language."""
         total, token = 0, None
         while True:
-            body = {"namespace": name, "filter": condition(filter), "limit": _A_PAGE}
+            body: dict[str, Any] = {"namespace": name, "filter": where, "limit": _A_PAGE}
             if token is not None:
                 body["paginationToken"] = token
             try:

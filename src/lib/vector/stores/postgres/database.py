@@ -200,12 +200,12 @@ class Database:
             for (name, text, _, vector), meta in zip(rows, metas, strict=True)
         ]
 
-    async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
-        """Delete the records that have one of the ids, and pass the filter; None leaves all in."""
+    async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> int:
+        """Delete the records that have one of the ids, and pass the filter; return their number."""
         where, parameters = _where(namespace, filter, ids)
         statement = self._layout.put(_DELETE, where=where)
         async with self._connection() as connection, transaction(connection) as writer:
-            await run(writer, statement, parameters)
+            return (await run(writer, statement, parameters)).rowcount
 
     async def count(self, namespace: str, filter: Filter | None) -> int:
         """Return how many records pass the filter."""

@@ -217,15 +217,20 @@ class Collection(ListedBackend):
         vectors = self._own(info.config.params.vectors)
         return Layout(dimension=vectors.size, metric=_METRICS.get(vectors.distance))
 
-    async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
-        """Delete the records that have one of the ids, and pass the filter; None leaves all in."""
+    async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> int:
+        """Delete the records that have one of the ids, and pass the filter; return their number.
+
+        Qdrant does not tell it, so they are counted first, at a request more.
+        """
         among = _among(namespace, filter)
         with typed_errors():
             if ids is None:
-                await self._delete(among)
-                return
-            for some in _some(namespace, ids):
-                await self._delete(models.Filter(must=[models.HasIdCondition(has_id=some), among]))
+                return await self._delete(among)
+            gone = 0
+            for some in _some(namespace, list(dict.fromkeys(ids))):
+                named = models.HasIdCondition(has_id=some)
+                gone += await self._delete(models.Filter(must=[named, among]))
+            return gone
 
     async def count(self, namespace: str, filter: Filter | None) -> int:
         """Return how many records pass the filter."""
@@ -243,8 +248,10 @@ class Collection(ListedBackend):
                 limit *= 10
         return sorted(name for hit in answer.hits if (name := str(hit.value)).startswith(prefix))
 
-    async def _delete(self, among: models.Filter) -> None:
+    async def _delete(self, among: models.Filter) -> int:
+        gone = await self._count(among)
         await self._client.delete(self._name, models.FilterSelector(filter=among), wait=True)
+        return gone
 
     async def _count(self, among: models.Filter) -> int:
         return (await self._client.count(self._name, among, exact=True)).count

@@ -219,8 +219,8 @@ class Database:
             rows = self._select(_FOLLOWING, namespace, after, limit)
         return [self._record(row) for row in rows]
 
-    async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> None:
-        """Delete the records that have one of the ids, and pass the filter; None leaves all in."""
+    async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> int:
+        """Delete the records that have one of the ids, and pass the filter; return their number."""
         with self._transaction(write=True):
             where, parameters = _where(namespace, filter, ids)
             gone = self._select(_GONE + where, *parameters)
@@ -229,6 +229,7 @@ class Database:
         if cached and len(gone) < cached.snapshot.count:
             cached.delete([name for _, name in gone])
             self._cache[namespace] = cached
+        return len(gone)
 
     async def count(self, namespace: str, filter: Filter | None) -> int:
         """Return how many records pass the filter."""
