@@ -44,8 +44,11 @@ class Dicts:
         held = self.held[namespace]
         return [deepcopy(held[name]) for name in ids if name in held]
 
-    async def scan(self, namespace: str, after: str, limit: int) -> list[Record]:
-        ids = sorted(name for name in self.held[namespace] if name > after)
+    async def scan(
+        self, namespace: str, after: str, limit: int, filter: Filter | None
+    ) -> list[Record]:
+        passing = self.passing(namespace, filter)
+        ids = sorted(one.id for one in passing if one.id > after)
         return await self.get(namespace, ids[:limit])
 
     async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> int:

@@ -1,6 +1,6 @@
 """A tenant's view keeps the contract of a store: only the field `tenant` and the names differ."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -63,6 +63,12 @@ class Plain:
 
     async def scan(self, *, namespace: str | None = None, **options: Any) -> list[Record]:
         return unsigned(await self._in(namespace).scan(**options))
+
+    async def list_records(
+        self, *, namespace: str | None = None, **options: Any
+    ) -> AsyncGenerator[Record]:
+        async for record in self._in(namespace).list_records(**options):
+            yield unsigned([record])[0]
 
     async def delete(
         self,

@@ -7,7 +7,7 @@ A store of your own implements `Backend`, overrides `open_backend` to return it,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -20,7 +20,7 @@ from lib.vector.contract import Capability, FilterLike
 from lib.vector.filter import Filter, fold
 from lib.vector.filter.refusals import Refusal, checked
 from lib.vector.offload import offload
-from lib.vector.ordering import good_enough
+from lib.vector.ordering import good_enough, listed
 from lib.vector.records import Match, Metric, Record, Vector
 from lib.vector.validate import (
     Batch,
@@ -72,8 +72,10 @@ class Backend(Protocol):
         """Return the records of these ids, in their order."""
         ...
 
-    async def scan(self, namespace: str, after: str, limit: int) -> list[Record]:
-        """Return the first records whose ids follow `after`, in the order of their ids."""
+    async def scan(
+        self, namespace: str, after: str, limit: int, filter: Filter | None
+    ) -> list[Record]:
+        """Return the first records that pass and whose ids follow `after`, in their order."""
         ...
 
     async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> int:
@@ -360,12 +362,42 @@ class BackedStore(AsyncStore, Generic[B]):
         return await self._run(lambda backend: backend.get(name, wanted))
 
     async def scan(
-        self, *, after: str | None = None, limit: int = 1000, namespace: str | None = None
+        self,
+        *,
+        filter: FilterLike = None,
+        after: str | None = None,
+        limit: int = 1000,
+        namespace: str | None = None,
     ) -> list[Record]:
         """Return the first `limit` records whose ids follow `after`, in the order of their ids."""
         await turn()
         (start, most), name = checked_scan(after, limit), checked_namespace(namespace)
-        return await self._run(lambda backend: backend.scan(name, start, most))
+        return await self._filtered(
+            filter,
+            lambda plan: self._run(lambda backend: backend.scan(name, start, most, plan)),
+            otherwise=list[Record](),
+        )
+
+    def list_records(
+        self,
+        *,
+        filter: FilterLike = None,
+        after: str | None = None,
+        batch_size: int = 1000,
+        namespace: str | None = None,
+    ) -> AsyncGenerator[Record]:
+        """Yield the records that pass the filter, in the order of their ids.
+
+        A cursor is the id of the last record that was read: passed as `after`, it goes on from
+        there, in this process or another one. What is written meanwhile may be missed.
+
+        Args:
+            filter: what the records have to pass.
+            after: an id, even of no record; None starts with the first record.
+            batch_size: how many are read at once, 1 to 10,000.
+            namespace: to read.
+        """
+        return listed(self, filter=filter, after=after, batch_size=batch_size, namespace=namespace)
 
     async def delete(
         self,

@@ -196,14 +196,21 @@ class ScanStore(VectorStore, Protocol):
     """A store whose records can be read one after another, as moving them elsewhere needs."""
 
     async def scan(
-        self, *, after: str | None = None, limit: int = 1000, namespace: str | None = None
+        self,
+        *,
+        filter: FilterLike = None,
+        after: str | None = None,
+        limit: int = 1000,
+        namespace: str | None = None,
     ) -> list[Record]:
         """Return the first `limit` records whose ids follow `after`, in the order of their ids.
 
         The order is that of code points. Fewer only where no more follow, so that the last id of
         a page, passed as `after`, leads to the next one. What is written meanwhile may be missed.
+        `list_records` of the library's own stores goes from page to page.
 
         Args:
+            filter: what the records have to pass.
             after: an id, even of no record; None starts with the first record.
             limit: 1 to 10,000.
             namespace: to read.

@@ -8,7 +8,7 @@ or different is written.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -18,6 +18,7 @@ import numpy as np
 from lib._util.json import canonical
 from lib.errors import DimensionMismatch, MetricMismatch, VectorError
 from lib.vector.contract import ScanStore, VectorStore, is_scannable
+from lib.vector.ordering import pages
 from lib.vector.records import Record
 
 _TOLERANCE: Final = 1e-6
@@ -134,7 +135,7 @@ async def _copy(
 ) -> CopiedNamespace:
     before = await target.count(namespace=name)
     read = written = 0
-    async for page in _pages(source, name, batch_size):
+    async for page in pages(source, size=batch_size, namespace=name):
         there: dict[str, Record] = {}
         if before:
             found = await target.get([record.id for record in page], namespace=name)
@@ -149,19 +150,10 @@ async def _copy(
     return CopiedNamespace(namespace=name, records=read, written=written, missing=missing)
 
 
-async def _pages(source: ScanStore, name: str, size: int) -> AsyncGenerator[list[Record]]:
-    after: str | None = None
-    while page := await source.scan(after=after, limit=size, namespace=name):
-        yield page
-        after = page[-1].id
-        if len(page) < size:
-            return
-
-
 async def _missing(source: ScanStore, target: VectorStore, name: str, batch_size: int) -> int:
     """Return how many records the target does not have, asking for each."""
     missing = 0
-    async for page in _pages(source, name, batch_size):
+    async for page in pages(source, size=batch_size, namespace=name):
         found = await target.get([record.id for record in page], namespace=name)
         missing += len({record.id for record in page} - {record.id for record in found})
     return missing

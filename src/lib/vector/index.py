@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, Literal, TypeAlias, cast
@@ -18,10 +18,11 @@ from lib.vector.contract import (
     Purpose,
     VectorStore,
     is_hybrid,
+    is_scannable,
     is_searchable_by_keywords,
 )
 from lib.vector.filter import Filter
-from lib.vector.ordering import good_enough
+from lib.vector.ordering import good_enough, listed
 from lib.vector.records import Doc, Hit, Match, Record, Vector
 from lib.vector.validate import checked_k, checked_threshold
 
@@ -97,6 +98,33 @@ class EmbeddingIndex:
         """Return the documents of these ids, in their order; unknown ones are left out."""
         records = await self.store.get(ids, namespace=self.namespace)
         return [Doc(record.id, record.text, record.meta) for record in records]
+
+    async def list_docs(
+        self, *, filter: FilterLike = None, after: str | None = None, batch_size: int = 1000
+    ) -> AsyncGenerator[Doc]:
+        """Yield the documents that pass the filter, in the order of their ids.
+
+        Args:
+            filter: what their metadata has to pass; a store evaluates it.
+            after: an id, as that of the last document that was read; None starts with the first.
+            batch_size: how many are read at once, 1 to 10,000.
+
+        Raises:
+            VectorError: the store cannot be read in order.
+        """
+        if not is_scannable(self.store):
+            name = _public_name(type(self.store))
+            raise VectorError(f"{name} cannot be read in order: it has no scan()")
+        records = listed(
+            self.store,
+            filter=filter,
+            after=after,
+            batch_size=batch_size,
+            namespace=self.namespace,
+        )
+        async with aclosing(records):
+            async for record in records:
+                yield Doc(record.id, record.text, record.meta)
 
     async def delete(self, ids: Sequence[str] | None = None, *, filter: FilterLike = None) -> int:
         """Forget documents by id, by filter, or those that meet both; return how many there were.

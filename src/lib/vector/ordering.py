@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from typing import Final, Protocol, TypeVar
 
+from lib.vector.contract import FilterLike, ScanStore
+from lib.vector.filter import Filter, matches
 from lib.vector.records import Match, Record
 
 
@@ -36,7 +39,7 @@ class Listing:
 
     def __init__(self) -> None:
         """Know no ids."""
-        self._next: tuple[str, str] | None = None  # the namespace, and where the last page ended
+        self._next: tuple[str, str] | None = None  # what is read, and where the last page ended
         self._ids: list[str] = []
 
     async def page(
@@ -47,25 +50,29 @@ class Listing:
         *,
         ids: Callable[[str], Awaitable[Sequence[str]]],
         get: Callable[[str, list[str]], Awaitable[list[Record]]],
+        filter: Filter | None = None,
     ) -> list[Record]:
         """Return the first records whose ids follow; fewer than `limit` only if no more do.
 
         Args:
             namespace: to read.
+            filter: what the records have to pass, which the ids that are listed did.
             after: the id that the page follows; the empty string for the first page.
             limit: how many records.
             ids: returns all ids of a namespace, in any order.
             get: returns those of these records that are still there, in their order.
         """
-        listed = self._ids if self._next == (namespace, after) else sorted(await ids(namespace))
+        key = f"{namespace}\0{filter!r}"
+        listed = self._ids if self._next == (key, after) else sorted(await ids(namespace))
         found: list[Record] = []
         start = bisect_right(listed, after)
         while len(found) < limit and start < len(listed):
             wanted = listed[start : start + min(limit - len(found), _IDS_A_REQUEST)]
-            found += await get(namespace, wanted)
+            there = await get(namespace, wanted)
+            found += [one for one in there if filter is None or matches(filter, one.meta)]
             start += len(wanted)
         more = start < len(listed)
-        self._next = (namespace, listed[start - 1]) if more else None
+        self._next = (key, listed[start - 1]) if more else None
         self._ids = listed if more else []
         return found
 
@@ -78,16 +85,57 @@ class ListedBackend(ABC):
         self._listing = Listing()
 
     @abstractmethod
-    async def ids(self, namespace: str) -> list[str]:
-        """Return all ids of a namespace, in any order."""
+    async def ids(self, namespace: str, filter: Filter | None) -> list[str]:
+        """Return the ids of the records of a namespace that pass the filter, in any order."""
 
     @abstractmethod
     async def get(self, namespace: str, ids: list[str]) -> list[Record]:
         """Return the records of these ids, in their order."""
 
-    async def scan(self, namespace: str, after: str, limit: int) -> list[Record]:
-        """Return the first records whose ids follow `after`, in the order of their ids."""
-        return await self._listing.page(namespace, after, limit, ids=self.ids, get=self.get)
+    async def scan(
+        self, namespace: str, after: str, limit: int, filter: Filter | None
+    ) -> list[Record]:
+        """Return the first records that pass and whose ids follow `after`, in their order."""
+        return await self._listing.page(
+            namespace,
+            after,
+            limit,
+            ids=lambda name: self.ids(name, filter),
+            get=self.get,
+            filter=filter,
+        )
+
+
+async def pages(
+    store: ScanStore,
+    *,
+    filter: FilterLike = None,
+    after: str | None = None,
+    size: int,
+    namespace: str | None,
+) -> AsyncGenerator[list[Record]]:
+    """Yield the records that pass the filter, so many at a time, in the order of their ids."""
+    while page := await store.scan(filter=filter, after=after, limit=size, namespace=namespace):
+        yield page
+        after = page[-1].id
+        if len(page) < size:
+            return
+
+
+async def listed(
+    store: ScanStore,
+    *,
+    filter: FilterLike = None,
+    after: str | None = None,
+    batch_size: int = 1000,
+    namespace: str | None = None,
+) -> AsyncGenerator[Record]:
+    """Yield the records that pass the filter, in the order of their ids."""
+    read = pages(store, filter=filter, after=after, size=batch_size, namespace=namespace)
+    async with aclosing(read):
+        async for page in read:
+            for record in page:
+                yield record
 
 
 def ordered(found: Sequence[Match], *, higher_is_better: bool) -> list[Match]:

@@ -10,7 +10,7 @@ the scores that a hybrid search of the other returns.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, Protocol, TypeVar, cast
 
@@ -20,6 +20,7 @@ from lib.vector.contract import Capability, FilterLike, VectorStore, capabilitie
 from lib.vector.filter import F, Filter
 from lib.vector.filter.language import And
 from lib.vector.filter.refusals import Refusal, declared_refusals
+from lib.vector.ordering import listed
 from lib.vector.records import Match, Metric, Record, Vector
 from lib.vector.validate import checked_deletion, checked_namespace, checked_record, checked_scan
 
@@ -217,7 +218,12 @@ class TenantVectorStore(AsyncStore):
         )
 
     async def scan(
-        self, *, after: str | None = None, limit: int = 1000, namespace: str | None = None
+        self,
+        *,
+        filter: FilterLike = None,
+        after: str | None = None,
+        limit: int = 1000,
+        namespace: str | None = None,
     ) -> list[Record]:
         """Return the tenant's first `limit` records whose ids follow `after`.
 
@@ -226,15 +232,40 @@ class TenantVectorStore(AsyncStore):
         """
         name = self._pinned(namespace)
         _, limit = checked_scan(after, limit)
+        parsed = Filter.parse(filter)
+        narrowed = None if parsed is None else self._narrowed(parsed)
         self._check_can("scan")
         found: list[Record] = []
         while len(found) < limit:
-            page: list[Record] = await self._store.scan(after=after, limit=limit, namespace=name)
+            page: list[Record] = await self._store.scan(
+                filter=narrowed, after=after, limit=limit, namespace=name
+            )
             found += self._own(page)
             if len(page) < limit:
                 break
             after = page[-1].id
         return found[:limit]
+
+    def list_records(
+        self,
+        *,
+        filter: FilterLike = None,
+        after: str | None = None,
+        batch_size: int = 1000,
+        namespace: str | None = None,
+    ) -> AsyncGenerator[Record]:
+        """Yield the tenant's records that pass the filter, in the order of their ids.
+
+        Args:
+            filter: what the records have to pass.
+            after: an id, as that of the last record that was read; None starts with the first.
+            batch_size: how many are read at once, 1 to 10,000.
+            namespace: the view's own, or None.
+
+        Raises:
+            VectorError: the store cannot be read in order.
+        """
+        return listed(self, filter=filter, after=after, batch_size=batch_size, namespace=namespace)
 
     async def get(self, ids: Sequence[str], *, namespace: str | None = None) -> list[Record]:
         """Return the tenant's records of these ids, in their order."""

@@ -222,6 +222,23 @@ async def test_max_overfetch_bounds_the_candidates_whatever_k_is() -> None:
     assert store.sizes == [7, 20]
 
 
+async def test_documents_are_listed_by_filter_from_a_cursor_on() -> None:
+    index = await filled(10)
+
+    wanted = [doc async for doc in index.list_docs(filter=F("n") >= 4, batch_size=2)]
+    assert wanted == numbers(6, start=4)
+    assert [doc async for doc in index.list_docs(filter=F("n") >= 4, after="n0007")] == wanted[4:]
+
+
+async def test_a_store_that_cannot_be_read_in_order_lists_no_documents() -> None:
+    class Unordered(InMemoryVectorStore):
+        capabilities = frozenset()
+
+    index = await filled(3, Unordered())
+    with pytest.raises(VectorError, match="Unordered cannot be read in order"):
+        await anext(index.list_docs())
+
+
 async def test_documents_are_counted_and_deleted_by_filter() -> None:
     index = await filled(10)
 

@@ -60,6 +60,7 @@ async def test_another_namespace_is_refused_before_anything_is_asked(named: Any)
         lambda: whole.query_hybrid([1.0, 0.0], "x", namespace=named),
         lambda: whole.query_keywords("x", namespace=named),
         lambda: whole.scan(namespace=named),
+        lambda: anext(whole.list_records(namespace=named)),
     ):
         with pytest.raises(TenantViolation):
             await call()
@@ -90,6 +91,9 @@ async def test_what_others_have_put_into_the_namespace_is_as_if_it_were_not_ther
             assert {match.id for match in found} <= {"own"}
     assert [record.id for record in await view.scan(limit=1)] == ["own"]
     assert await view.scan(after="own") == []
+    for filter in (F("tenant") == "b", F("tenant").exists(present=False), EVERYTHING):
+        assert {record.id for record in await view.scan(filter=filter)} <= {"own"}
+        assert {record.id async for record in view.list_records(filter=filter)} <= {"own"}
     assert await view.delete(["b's", "no tenant's"]) == 0
     assert await view.delete(filter=F("tenant") != "a") == 0
     assert await view.delete(filter=EVERYTHING) == 1

@@ -79,6 +79,7 @@ class _Agreement(RuleBasedStateMachine):
         self._store: Any = self._opened()
         bm25, can = self.store_kind.bm25, self.store_kind.can
         self.compares_hybrid = bm25 and can(self._store, "hybrid")
+        self.scans = can(self._store, "scan")
         self.compares_keywords = bm25 and can(self._store, "keywords")
 
     def _opened(self) -> VectorStore:
@@ -164,6 +165,16 @@ class _Agreement(RuleBasedStateMachine):
         """Search by words."""
         filter = self._filter(random)
         self._both(lambda store: store.query_keywords(text, k, filter=filter, namespace=namespace))
+
+    @precondition(lambda self: self.scans)
+    @rule(limit=counts, after=names, random=randoms, namespace=namespaces)
+    def scan(self, limit: int, after: str, random: Random, namespace: str | None) -> None:
+        """Read a page."""
+        filter = self._filter(random)
+        start = after if random.random() < 0.5 else None
+        self._both(
+            lambda store: store.scan(filter=filter, after=start, limit=limit, namespace=namespace)
+        )
 
     @rule(wanted=st.lists(names, max_size=6), namespace=namespaces)
     def get(self, wanted: list[str], namespace: str | None) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from lib.errors import InvalidMeta, StoreClosed
 from lib.testing.vector_store.kit import StoreTests, Using, ids, points
-from lib.vector import Record, VectorStore
+from lib.vector import EVERYTHING, Record, VectorStore
 from lib.vector.contract import ScanStore
 from lib.vector.records import Layout
 
@@ -78,6 +78,54 @@ class ScanContract(StoreTests):
             assert ids(await store.scan(limit=1, namespace="other")) == ["b"]
             assert ids(await store.scan(after="b", limit=2)) == ["c"]
             assert ids(await store.scan(after="b", limit=2, namespace="other")) == ["x", "y"]
+
+        self._with_scan(using, body)
+
+    def test_what_passes_a_filter_is_read_page_by_page(self, using: Using) -> None:
+        async def body(store: ScanStore) -> None:
+            await store.upsert([Record(f"{n:02}", [1.0, n], "", {"n": n % 3}) for n in range(20)])
+            await store.upsert(points("00", n=1), namespace="other")
+            assert await store.scan(filter={"n": {"$in": []}}) == []
+            assert len(await store.scan(filter=EVERYTHING)) == 20
+            if not using.kind.takes_equality(store):
+                return
+
+            wanted = [f"{n:02}" for n in range(1, 20, 3)]
+            for limit in (1, 3, 100):
+                found, after = list[str](), None
+                while page := await store.scan(filter={"n": 1}, after=after, limit=limit):
+                    found += ids(page)
+                    after = page[-1].id
+                assert found == wanted
+            first = ids(await store.scan(filter={"n": 1}, limit=3))
+            await store.upsert(points("10", n=2))
+            await store.delete(["13"])
+            rest = await store.scan(filter={"n": 1}, after=first[-1], limit=3)
+            assert ids(rest) == ["16", "19"]
+            assert ids(await store.scan(filter={"n": 2}, after="09", limit=2)) == ["10", "11"]
+
+        self._with_scan(using, body)
+
+    def test_records_are_listed_one_by_one_from_a_cursor_on(self, using: Using) -> None:
+        async def body(store: Any) -> None:
+            if not hasattr(store, "list_records"):
+                return
+            await store.upsert([Record(f"{n:02}", [1.0, n], "", {"n": n % 3}) for n in range(20)])
+            every = await store.scan()
+            for size in (1, 7, 20, 10_000):
+                assert [one async for one in store.list_records(batch_size=size)] == every
+
+            read = store.list_records(batch_size=4)
+            seen = [await anext(read) for _ in range(6)]
+            await read.aclose()
+            rest = [one async for one in store.list_records(after=seen[-1].id, batch_size=4)]
+            assert seen + rest == every
+            if using.kind.takes_equality(store):
+                passing = [one async for one in store.list_records(filter={"n": 1}, batch_size=2)]
+                assert ids(passing) == [f"{n:02}" for n in range(1, 20, 3)]
+            with pytest.raises(ValueError, match="limit is"):
+                await anext(store.list_records(batch_size=0))
+            assert [one async for one in store.list_records(namespace="other")] == []
 
         self._with_scan(using, body)
 

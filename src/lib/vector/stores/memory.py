@@ -6,6 +6,7 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import islice
 from threading import Lock
 from typing import Any
 
@@ -150,16 +151,18 @@ class _Namespaces:
             cost = copying(len(ids), snapshot.rows.vectors.shape[1])
             return await offload_whole(cost, partial(_records, snapshot, rows))
 
-    async def scan(self, namespace: str, after: str, limit: int) -> list[Record]:
-        """Return the first `limit` records whose ids follow `after`, in the order of their ids."""
+    async def scan(
+        self, namespace: str, after: str, limit: int, filter: Filter | None
+    ) -> list[Record]:
+        """Return the first records that pass and whose ids follow `after`, in their order."""
         async with self._writing:
-            partition = self._partitions.get(namespace)
-            if partition is None:
+            snapshot, among = await self._selected(namespace, filter)
+            if snapshot is None:
                 return []
-            snapshot, count = partition.snapshot, partition.snapshot.count
+            count = snapshot.count
             copies = copying(min(limit, count), snapshot.rows.vectors.shape[1])
             cost = count * _ORDER_EFFORT + copies
-            return await offload_whole(cost, partial(_following, snapshot, after, limit))
+            return await offload_whole(cost, partial(_following, snapshot, after, limit, among))
 
     async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> int:
         """Delete the records that have one of the ids, and pass the filter; return their number."""
@@ -305,10 +308,16 @@ def _records(snapshot: Snapshot[_Contents], rows: Iterable[int | None]) -> list[
     return [_record(snapshot, row) for row in rows if row is not None]
 
 
-def _following(snapshot: Snapshot[_Contents], start: str, limit: int) -> list[Record]:
+def _following(
+    snapshot: Snapshot[_Contents], start: str, limit: int, among: Selection
+) -> list[Record]:
     ids, order = snapshot.rows.ids, snapshot.contents.order(snapshot)
     first = bisect_right(order, start, key=ids.__getitem__)
-    return [_record(snapshot, row) for row in order[first : first + limit]]
+    if among.count == snapshot.count:
+        return [_record(snapshot, row) for row in order[first : first + limit]]
+    mask = among.mask
+    passing = (row for row in order[first:] if mask is None or mask[row])
+    return [_record(snapshot, row) for row in islice(passing, limit)]
 
 
 def _fused(

@@ -175,11 +175,12 @@ class Database(ListedBackend):
         await self._in(namespace, work)
         return [found[name] for name in ids if name in found]
 
-    async def ids(self, namespace: str) -> list[str]:
-        """Return the ids of a namespace, in any order."""
+    async def ids(self, namespace: str, filter: Filter | None) -> list[str]:
+        """Return the ids of the records that pass the filter, in any order."""
+        where = None if filter is None else condition(filter)
 
         async def work(collection: Any) -> list[str]:
-            return (await answer(collection.get(include=[])))["ids"]
+            return (await answer(collection.get(where=where, include=[])))["ids"]
 
         return await self._in(namespace, work) or []
 

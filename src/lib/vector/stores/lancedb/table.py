@@ -142,8 +142,10 @@ class Table(ListedBackend):
         }
         return [records[name] for name in ids if name in records]
 
-    async def ids(self, namespace: str) -> list[str]:
-        """Return the ids of a namespace, in any order."""
+    async def ids(self, namespace: str, filter: Filter | None) -> list[str]:
+        """Return the ids of the records that pass the filter, in any order."""
+        if filter is not None:
+            return await self._ids(namespace, None, filter)
         query = self._table.query().where(_where(namespace, None)).select(["id"])
         with typed_errors(self._config):
             return (await query.to_arrow()).column("id").to_pylist()

@@ -105,7 +105,7 @@ class Index(ListedBackend):
         name = encoded_namespace(namespace)
         if filter is not None:
             wanted = messages.deletions(ids, filter)
-            return sum([await self._passing(name, what["filter"]) for what in wanted])
+            return sum([len(await self._listed(name, what["filter"])) for what in wanted])
         if ids is None:
             return len(await self._listed(name))
         return len(await self._records(namespace, ids))
@@ -260,24 +260,6 @@ class Index(ListedBackend):
         await self._settle(namespace)
         return await self._counted(namespace, None, filter)
 
-    async def _passing(self, name: str, where: Mapping[str, Any]) -> int:
-        """Return how many records of a namespace pass a filter in Pinecone's language."""
-        total, token = 0, None
-        while True:
-            body: dict[str, Any] = {"namespace": name, "filter": where, "limit": _A_PAGE}
-            if token is not None:
-                body["paginationToken"] = token
-            try:
-                reply = await self._api.post(
-                    f"{self._host}/vectors/fetch_by_metadata", messages.content(body)
-                )
-            except NoNamespace:
-                return total
-            total += len(messages.vectors(reply))
-            token = messages.next_page(reply)
-            if token is None:
-                return total
-
     async def namespaces(self, prefix: str) -> list[str]:
         """Return the namespaces that hold records and start so.
 
@@ -307,19 +289,36 @@ class Index(ListedBackend):
         held = messages.vectors(await self._fetch(encoded_name, ids))
         return next((records.namespace_of(vector) for vector in held.values()), None)
 
-    async def ids(self, namespace: str) -> list[str]:
-        """Return the ids of a namespace, in any order; a hundred come in a request."""
+    async def ids(self, namespace: str, filter: Filter | None) -> list[str]:
+        """Return the ids of what passes the filter, in any order; a hundred come in a request."""
         await self._settle(namespace)
-        names = {name: decoded(name) for name in await self._listed(encoded_namespace(namespace))}
+        where = None if filter is None else condition(filter)
+        listed = await self._listed(encoded_namespace(namespace), where)
+        names = {name: decoded(name) for name in listed}
         await self._resolve(namespace, names)
         return [name for name in names.values() if name is not None]
 
-    async def _listed(self, encoded_name: str) -> list[str]:
-        return [
-            name
-            async for page in self._pages("vectors/list", namespace=encoded_name, limit=_A_PAGE)
-            for name in messages.names(page, "vectors", "id")
-        ]
+    async def _listed(self, encoded_name: str, where: Mapping[str, Any] | None = None) -> list[str]:
+        """Return the encoded ids of a namespace, or of what passes a filter of Pinecone's."""
+        if where is None:
+            return [
+                name
+                async for page in self._pages("vectors/list", namespace=encoded_name, limit=_A_PAGE)
+                for name in messages.names(page, "vectors", "id")
+            ]
+        passing: list[str] = []
+        body: dict[str, Any] = {"namespace": encoded_name, "filter": where, "limit": _A_PAGE}
+        path = f"{self._host}/vectors/fetch_by_metadata"
+        while True:
+            try:
+                reply = await self._api.post(path, messages.content(body))
+            except NoNamespace:
+                return passing
+            passing += messages.vectors(reply)
+            token = messages.next_page(reply)
+            if token is None:
+                return passing
+            body["paginationToken"] = token
 
     async def _pages(self, path: str, **parameters: Any) -> AsyncIterator[Reply]:
         token: str | None = None

@@ -187,9 +187,11 @@ class Database:
             for text, meta, vector in [stored[name]]
         ]
 
-    async def scan(self, namespace: str, after: str, limit: int) -> list[Record]:
+    async def scan(
+        self, namespace: str, after: str, limit: int, filter: Filter | None
+    ) -> list[Record]:
         """Return the first records whose ids follow, by code point."""
-        where, parameters = _where(namespace, None)
+        where, parameters = _where(namespace, filter)
         statement = self._layout.put(_FOLLOWING, where=where, content=content(vectors=True))
         parameters |= {"after": after, "limit": limit}
         async with self._connection() as connection, cursor(connection) as reading:

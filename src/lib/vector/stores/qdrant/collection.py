@@ -186,15 +186,15 @@ class Collection(ListedBackend):
                     found[record.id] = record
         return [found[name] for name in ids if name in found]
 
-    async def ids(self, namespace: str) -> list[str]:
-        """Return the ids of a namespace, in any order."""
-        found: list[str] = []
+    async def ids(self, namespace: str, filter: Filter | None) -> list[str]:
+        """Return the ids of the records that pass the filter, in any order."""
+        among, found = _among(namespace, filter), list[str]()
         offset: Any = None
         with typed_errors():
             while True:
                 page, offset = await self._client.scroll(
                     self._name,
-                    within(namespace),
+                    among,
                     limit=_IDS_A_REQUEST,
                     offset=offset,
                     **points.IDS,

@@ -56,9 +56,8 @@ _RECORDS = """
     SELECT id, vector, text, meta FROM [table]
     WHERE namespace = ? AND id IN (SELECT value FROM json_each(?))
 """
-_FOLLOWING = """
-    SELECT id, vector, text, meta FROM [table] WHERE namespace = ? AND id > ? ORDER BY id LIMIT ?
-"""
+_FOLLOWING = "SELECT id, vector, text, meta FROM [table] WHERE "
+_IN_ORDER = " AND id > ? ORDER BY id LIMIT ?"
 _FOUND = "SELECT rid, text, meta FROM [table] WHERE rid IN (SELECT value FROM json_each(?))"
 _DELETE = "DELETE FROM [table] WHERE rid IN (SELECT value FROM json_each(?))"
 _GONE = "SELECT rid, id FROM [table] WHERE "
@@ -213,10 +212,13 @@ class Database:
         records = {record.id: record for record in map(self._record, rows)}
         return [records[name] for name in ids if name in records]
 
-    async def scan(self, namespace: str, after: str, limit: int) -> list[Record]:
+    async def scan(
+        self, namespace: str, after: str, limit: int, filter: Filter | None
+    ) -> list[Record]:
         """Return the first records whose ids follow; SQLite orders UTF-8, so by code point."""
+        where, parameters = _where(namespace, filter, None)
         with self._transaction():
-            rows = self._select(_FOLLOWING, namespace, after, limit)
+            rows = self._select(_FOLLOWING + where + _IN_ORDER, *parameters, after, limit)
         return [self._record(row) for row in rows]
 
     async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> int:
