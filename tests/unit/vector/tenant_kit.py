@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from lib.testing.vector_store.search import METHODS
 from lib.vector import InMemoryVectorStore, Record, VectorStore
 
 
@@ -13,7 +14,7 @@ class Bare:
         self.called = False
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("query_hybrid", "scan"):
+        if name not in (*METHODS, "metric", "dimension", "higher_is_better"):
             raise AttributeError(name)
         self.called = True
         return getattr(self._whole, name)
