@@ -88,6 +88,9 @@ class Engine:
     async def execute(self, _: Any) -> None:
         await asyncio.shield(asyncio.ensure_future(self.commit("upsert")))
 
+    async def count_rows(self, _: str) -> int:
+        return 1
+
     async def delete(self, _: str) -> None:
         await self.commit("delete")
 
