@@ -217,7 +217,7 @@ REQUIREMENTS = (
         says="Setup creates a hosted index only if that is wanted and it is absent.",
         tests=(
             "tests/unit/vector/stores/test_pinecone_index.py::test_a_missing_index_is_made_if_that_is_wanted_and_waited_for",
-            "tests/unit/vector/stores/test_pinecone_index.py::test_a_missing_index_is_told_and_not_made_unasked",
+            "tests/unit/vector/stores/test_pinecone_index.py::test_a_missing_index_is_an_error_and_not_created_by_default",
         ),
     ),
     Requirement(
@@ -242,7 +242,7 @@ REQUIREMENTS = (
         says="A filter that a store cannot express raises UnsupportedFilter.",
         tests=(
             "tests/unit/vector/filter/test_refusals.py::test_a_refusal_names_operator_field_and_way_out",
-            "tests/unit/vector/stores/test_pinecone_records.py::test_negations_are_refused_before_anything_is_asked",
+            "tests/unit/vector/stores/test_pinecone_records.py::test_negations_are_refused_before_any_request",
         ),
     ),
     Requirement(
@@ -375,7 +375,7 @@ REQUIREMENTS = (
         source="TenantVectorStore",
         says="Another namespace is an error.",
         tests=(
-            "tests/unit/vector/test_tenant_walls.py::test_another_namespace_is_refused_before_anything_is_asked",
+            "tests/unit/vector/test_tenant_walls.py::test_another_namespace_is_refused_before_any_request",
         ),
     ),
     Requirement(
@@ -383,7 +383,7 @@ REQUIREMENTS = (
         source="TenantVectorStore",
         says="A record that claims another tenant is an error.",
         tests=(
-            "tests/unit/vector/test_tenant_claims.py::test_a_record_that_claims_another_tenant_is_refused_before_anything_is_asked",
+            "tests/unit/vector/test_tenant_claims.py::test_a_record_that_claims_another_tenant_is_refused_before_any_request",
         ),
     ),
     Requirement(
@@ -424,7 +424,7 @@ REQUIREMENTS = (
         source="Store constructors",
         says="Setup of the hosted store needs the control plane only without a host.",
         tests=(
-            "tests/unit/vector/stores/test_pinecone_index.py::test_with_a_host_the_control_plane_is_not_asked",
+            "tests/unit/vector/stores/test_pinecone_index.py::test_with_a_host_the_control_plane_is_not_called",
         ),
     ),
     Requirement(
@@ -433,8 +433,8 @@ REQUIREMENTS = (
         says="A consistent hosted store waits for what it wrote, up to a limit.",
         tests=(
             "tests/unit/vector/stores/test_pinecone_consistency.py::test_a_write_returns_when_everybody_reads_it",
-            "tests/unit/vector/stores/test_pinecone_consistency.py::test_a_write_that_stays_unseen_is_told_with_its_position_and_stays_written",
-            "tests/unit/vector/stores/test_pinecone_consistency.py::test_without_consistency_nobody_waits_and_reads_lag",
+            "tests/unit/vector/stores/test_pinecone_consistency.py::test_a_write_that_stays_invisible_is_an_error_with_its_position_and_stays_written",
+            "tests/unit/vector/stores/test_pinecone_consistency.py::test_without_consistency_writes_do_not_wait_and_reads_lag",
         ),
     ),
     Requirement(
@@ -475,7 +475,7 @@ REQUIREMENTS = (
         source="Reranking",
         says="The model sees the query and numbered passages and returns the order.",
         tests=(
-            "tests/unit/vector/rerank/test_llm.py::test_the_model_is_asked_for_its_order_in_one_call",
+            "tests/unit/vector/rerank/test_llm.py::test_the_model_gives_its_order_in_one_call",
             "tests/unit/vector/rerank/test_llm.py::test_the_models_order_is_taken_and_what_it_leaves_out_comes_after",
         ),
     ),
@@ -501,7 +501,7 @@ REQUIREMENTS = (
         says="The first endpoint is one plain POST.",
         tests=(
             "tests/spec/test_signatures.py::test_every_constructor_and_method_has_the_parameters_and_defaults_of_the_specification",
-            "tests/unit/vector/rerank/test_http.py::test_cohere_is_asked_for_the_best_of_what_is_not_blank",
+            "tests/unit/vector/rerank/test_http.py::test_cohere_ranks_the_texts_that_are_not_blank",
         ),
     ),
     Requirement(
@@ -510,7 +510,7 @@ REQUIREMENTS = (
         says="The second endpoint is one plain POST whose answer lists indexes and scores.",
         tests=(
             "tests/spec/test_signatures.py::test_every_constructor_and_method_has_the_parameters_and_defaults_of_the_specification",
-            "tests/unit/vector/rerank/test_http.py::test_voyage_is_asked_for_the_best_of_what_is_not_blank",
+            "tests/unit/vector/rerank/test_http.py::test_voyage_ranks_the_texts_that_are_not_blank",
             "tests/unit/vector/rerank/test_http.py::test_the_order_is_that_of_the_scores_not_that_of_the_answer",
         ),
     ),

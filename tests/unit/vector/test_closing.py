@@ -20,7 +20,7 @@ class Held:
         await self.let_go.wait()
 
 
-async def test_no_call_begins_once_somebody_has_begun_to_close() -> None:
+async def test_no_call_begins_once_closing_has_begun() -> None:
     closing, held = Closing("Store"), Held()
     closing.check_open()
     first = asyncio.create_task(closing.close(held.release))
@@ -74,7 +74,7 @@ async def test_a_cancelled_closing_goes_on_and_the_next_one_waits_for_it() -> No
     assert held.releases == 1
 
 
-async def test_whoever_asks_for_a_closing_that_fails_is_told_so() -> None:
+async def test_every_caller_of_a_failing_close_gets_its_error() -> None:
     closing = Closing("Store")
 
     async def release() -> None:

@@ -123,7 +123,7 @@ def failing_first(server: Server, *answers: httpx2.Response | Exception) -> Hand
     return handle
 
 
-async def test_what_may_pass_is_tried_again_after_the_wait_that_is_asked() -> None:
+async def test_a_retryable_failure_is_tried_again_after_the_requested_wait() -> None:
     server, clock = Server(), Impatient()
     handler = failing_first(
         server,

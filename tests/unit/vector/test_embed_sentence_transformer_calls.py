@@ -44,7 +44,7 @@ class Bare:
         return self.answer
 
 
-async def test_a_model_is_asked_quietly_and_with_prefixes() -> None:
+async def test_a_model_is_called_without_a_progress_bar_and_with_prefixes() -> None:
     model = Model()
     embedder = SentenceTransformerEmbedder(
         model, batch_size=7, document_prefix="passage: ", query_prefix="query: "
@@ -61,7 +61,7 @@ async def test_a_model_is_asked_quietly_and_with_prefixes() -> None:
     ]
 
 
-async def test_a_model_that_tells_documents_from_queries_is_asked_so() -> None:
+async def test_a_model_with_separate_document_and_query_calls_gets_them() -> None:
     model = Prompted()
     embedder = SentenceTransformerEmbedder(model)
 

@@ -58,7 +58,7 @@ async def closed_while_one_of_two_waits(
     return results
 
 
-async def test_a_call_that_waits_when_the_embedder_is_closed_is_told_so() -> None:
+async def test_a_call_that_waits_when_the_embedder_is_closed_gets_an_error() -> None:
     model = Model()
     embedder = SentenceTransformerEmbedder(model)
 

@@ -49,7 +49,7 @@ def vectors_of(texts: list[str], dimension: int = DIMENSION) -> list[list[float]
     return [vector_of(text, dimension) for text in texts]
 
 
-async def test_cohere_is_told_what_texts_are_for() -> None:
+async def test_cohere_gets_the_purpose_of_texts() -> None:
     server = CohereServer()
     embedder = CohereEmbedder(api_key=API_KEY, transport=server.transport, dimension=256)
 
@@ -70,7 +70,7 @@ async def test_cohere_is_told_what_texts_are_for() -> None:
     assert server.bodies[1]["input_type"] == "search_query"
 
 
-async def test_voyage_is_told_what_texts_are_for() -> None:
+async def test_voyage_gets_the_purpose_of_texts() -> None:
     server = VoyageServer()
     embedder = VoyageEmbedder(api_key=API_KEY, transport=server.transport, dimension=256)
 
@@ -91,7 +91,7 @@ async def test_voyage_is_told_what_texts_are_for() -> None:
     assert server.bodies[1]["input_type"] == "query"
 
 
-async def test_an_embedder_speaks_only_of_what_it_was_told(vendor: Vendor) -> None:
+async def test_an_embedder_sends_only_its_arguments(vendor: Vendor) -> None:
     serve, connect = vendor
     server = serve()
 
@@ -360,7 +360,7 @@ def test_sizes_below_one_are_refused(vendor: Vendor, options: dict[str, int]) ->
 @pytest.mark.parametrize(
     ("connect", "limit"), [(CohereEmbedder, 96), (VoyageEmbedder, 1_000)], ids=["cohere", "voyage"]
 )
-def test_batches_that_the_server_refuses_cannot_be_asked_for(connect: Connect, limit: int) -> None:
+def test_batch_sizes_that_the_server_refuses_are_an_error(connect: Connect, limit: int) -> None:
     connect(api_key=API_KEY, batch_size=limit)
 
     with pytest.raises(ValueError, match=f"takes {limit} texts at once"):

@@ -170,7 +170,7 @@ def half(vectors: Matrix, first: int = 0) -> Selection:
     return Selection.of(np.arange(len(vectors)) % 2 == first)
 
 
-def test_the_heads_of_a_selection_that_is_asked_for_again_are_kept_side_by_side() -> None:
+def test_the_heads_of_a_repeated_selection_are_kept_side_by_side() -> None:
     vectors = near(2_000, away=0.05)
     first_pass = Heads("dot", BASIS)
     fast, plain = rows_of(vectors, "dot", first_pass), rows_of(vectors, "dot", None)
@@ -188,7 +188,7 @@ def test_the_heads_of_a_selection_that_is_asked_for_again_are_kept_side_by_side(
     assert kept == [0, 1_000, 1_000, 300, 300, 300, 300, 300, 300, 1_000]
 
 
-def test_what_is_asked_for_once_in_a_while_is_not_copied() -> None:
+def test_a_rare_selection_is_not_copied() -> None:
     vectors = near(2_000)
     first_pass = Heads("dot", BASIS)
     rows, even, odd = rows_of(vectors, "dot", first_pass), half(vectors), half(vectors, 1)

@@ -204,7 +204,7 @@ def test_where_later_rows_lie_everywhere_they_are_read_as_they_are(setting: Sett
 
 
 @pytest.mark.usefixtures("at_500")
-def test_directions_that_leave_too_much_of_the_asked_for_are_given_up(setting: Setting) -> None:
+def test_directions_that_leave_too_much_of_the_queries_are_given_up(setting: Setting) -> None:
     vectors, first_pass = flat(2_000, away=0.2), LearningPass.of("cosine", DIMENSION)
     rows, plain = rows_of(vectors, "cosine", first_pass), rows_of(vectors, "cosine", None)
 

@@ -34,7 +34,7 @@ async def test_ids_are_listed_once_for_all_pages() -> None:
     assert heap.listed == 1
 
 
-async def test_whoever_does_not_go_on_lists_again() -> None:
+async def test_a_listing_that_is_abandoned_begins_again() -> None:
     heap, listing = Heap(*"abcde"), Listing()
     assert await page(listing, heap, "", 2) == ["a", "b"]
 
@@ -62,7 +62,7 @@ async def test_a_page_whose_last_ids_are_gone_is_followed_all_the_same() -> None
     assert await page(listing, heap, "c", 3) == ["d"]
 
 
-async def test_many_are_asked_for_a_thousand_at_a_time() -> None:
+async def test_many_are_requested_a_thousand_at_a_time() -> None:
     heap, listing = Heap(*(f"{number:05}" for number in range(2500))), Listing()
 
     assert len(await page(listing, heap, "", 2400)) == 2400

@@ -74,7 +74,7 @@ async def test_a_failure_in_a_thread_is_raised() -> None:
         await offload_whole(LARGE, fail)
 
 
-async def test_a_coroutine_that_should_never_wait_and_does_is_told() -> None:
+async def test_a_coroutine_that_waits_against_its_contract_is_an_error() -> None:
     async def waiting() -> None:
         await asyncio.Event().wait()
 

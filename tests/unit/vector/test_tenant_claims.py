@@ -35,7 +35,7 @@ async def test_the_callers_record_is_left_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("claim", ["b", "", "A", "a ", 1, True, ["a"], {"a": "a"}])
-async def test_a_record_that_claims_another_tenant_is_refused_before_anything_is_asked(
+async def test_a_record_that_claims_another_tenant_is_refused_before_any_request(
     claim: Any,
 ) -> None:
     store: Any = Bare()
@@ -94,7 +94,7 @@ async def test_a_claim_under_a_key_that_only_looks_like_another_is_a_claim(
     assert (await store.get(["1"], namespace="a"))[0].meta == {"tenant": "a", "x": 1}
 
 
-async def test_an_id_that_somebody_else_has_there_is_not_replaced() -> None:
+async def test_an_id_of_another_tenant_is_not_replaced() -> None:
     store = InMemoryVectorStore(2)
     view = TenantVectorStore(store, "a")
     await planted(store)
@@ -115,7 +115,7 @@ async def test_an_id_that_somebody_else_has_there_is_not_replaced() -> None:
         [Record("", [1.0])],
     ],
 )
-async def test_what_is_no_record_is_refused_before_anything_is_asked(batch: Any) -> None:
+async def test_an_object_that_is_not_a_record_is_refused_before_any_request(batch: Any) -> None:
     store: Any = Bare()
     view = TenantVectorStore(store, "a")
     store.called = False

@@ -39,7 +39,7 @@ class OneRoom(InMemoryVectorStore):
 
 
 @pytest.mark.parametrize("named", ["b", "", "ab", "a:x", "A", 1])
-async def test_another_namespace_is_refused_before_anything_is_asked(named: Any) -> None:
+async def test_another_namespace_is_refused_before_any_request(named: Any) -> None:
     store: Any = Bare()
     view = TenantVectorStore(store, "a")
     store.called = False

@@ -59,7 +59,7 @@ def test_it_asks_for_more_until_the_ties_end() -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 10, 40])
-def test_it_never_asks_for_more_than_may_be_asked_for(limit: int) -> None:
+def test_it_never_requests_more_than_the_limit(limit: int) -> None:
     backend = Backend([1.0] * 100)
 
     assert len(backend.nearest(2, limit)) == min(2, limit)

@@ -47,6 +47,6 @@ def test_a_path_of_bytes_is_refused() -> None:
         open_vector_store(wrong)
 
 
-def test_arguments_that_a_store_refuses_are_told_with_its_name(tmp_path: Path) -> None:
+def test_the_error_of_refused_arguments_names_the_store(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"a\.db.*dimension is at least 1"):
         open_vector_store(tmp_path / "a.db", dimension=0)

@@ -95,7 +95,7 @@ def test_an_unknown_refusal_is_an_error_that_names_the_known_ones(words: object)
         checked(F("x") == 1, store=Misspelled())
 
 
-def test_what_is_no_kind_of_filter_is_told() -> None:
+def test_the_error_names_what_a_filter_may_be() -> None:
     with pytest.raises(TypeError, match="not a filter"):
         features(Filter())
     with pytest.raises(TypeError, match="not a filter"):

@@ -54,7 +54,7 @@ def test_the_names_of_the_specification_are_the_same_classes() -> None:
     assert (RerankerA, RerankerB) == (CohereReranker, VoyageReranker)
 
 
-async def test_cohere_is_asked_for_the_best_of_what_is_not_blank() -> None:
+async def test_cohere_ranks_the_texts_that_are_not_blank() -> None:
     server = CohereServer()
     reranker = CohereReranker(API_KEY, transport=server.transport)
 
@@ -73,7 +73,7 @@ async def test_cohere_is_asked_for_the_best_of_what_is_not_blank() -> None:
     }
 
 
-async def test_voyage_is_asked_for_the_best_of_what_is_not_blank() -> None:
+async def test_voyage_ranks_the_texts_that_are_not_blank() -> None:
     server = VoyageServer()
     reranker = VoyageReranker(API_KEY, transport=server.transport)
 
@@ -93,7 +93,7 @@ async def test_voyage_is_asked_for_the_best_of_what_is_not_blank() -> None:
     }
 
 
-async def test_cohere_reads_as_much_of_a_passage_as_it_is_told() -> None:
+async def test_cohere_reads_as_much_of_a_passage_as_the_request_says() -> None:
     server = CohereServer()
     reranker = CohereReranker(API_KEY, transport=server.transport, max_tokens_per_doc=100)
 
@@ -229,7 +229,7 @@ async def test_a_wrong_key_is_refused_by_the_server(vendor: Vendor) -> None:
     assert "another-key" not in str(refused.value)
 
 
-async def test_what_may_pass_is_tried_twice_more_after_the_wait_that_is_asked(
+async def test_a_retryable_failure_is_tried_twice_more_after_the_requested_wait(
     vendor: Vendor,
 ) -> None:
     serve, _, _ = vendor

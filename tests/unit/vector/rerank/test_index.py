@@ -115,7 +115,7 @@ async def test_reranking_indexes_nest() -> None:
     assert ids(await outer.search("q", 2)) == ["d16", "d17"]
 
 
-async def test_without_hits_nobody_is_asked() -> None:
+async def test_without_hits_the_reranker_is_not_called() -> None:
     reranker = Answering()
 
     assert (await RerankingIndex(Listing(), reranker).search("q")) == []

@@ -129,7 +129,7 @@ async def test_how_often_is_the_callers_to_say() -> None:
         await ranked(LLMError("busy", retryable=True), retries=RetryPolicy(attempts=1))
 
 
-async def test_the_model_is_asked_for_its_order_in_one_call() -> None:
+async def test_the_model_gives_its_order_in_one_call() -> None:
     with ScriptedClient(["{}"]) as client:
         await LLMReranker(client, model="small").rerank("what?", ["a", "b"], 1)
 

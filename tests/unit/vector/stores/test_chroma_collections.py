@@ -71,7 +71,7 @@ async def test_an_emptied_namespace_is_not_listed_and_its_collection_goes_when_a
     client.close()
 
 
-async def test_a_collection_that_somebody_deleted_or_made_anew_is_found_again(
+async def test_a_collection_that_was_deleted_or_recreated_is_found_again(
     tmp_path: Path,
 ) -> None:
     one, other = stored(tmp_path), stored(tmp_path)
@@ -91,7 +91,7 @@ async def test_a_collection_that_somebody_deleted_or_made_anew_is_found_again(
     await other.close()
 
 
-async def test_collections_and_records_of_somebody_else_are_told(tmp_path: Path) -> None:
+async def test_foreign_collections_and_records_are_errors(tmp_path: Path) -> None:
     store = stored(tmp_path)
     await store.upsert([Record("a", X)])
     client = await asyncio.to_thread(raw, tmp_path)

@@ -17,7 +17,7 @@ def test_what_the_client_raises_is_the_cause_of_a_typed_error(fault: Exception) 
     assert not failure.value.retryable
 
 
-def test_a_server_that_is_late_may_be_asked_again_though_lateness_is_an_os_error() -> None:
+def test_a_timeout_is_retryable_though_it_is_an_os_error() -> None:
     with pytest.raises(StoreUnavailable) as failure, typed_errors():
         raise TimeoutError
 

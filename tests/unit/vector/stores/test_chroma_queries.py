@@ -62,7 +62,7 @@ async def test_neighbours_are_those_that_counting_out_finds_in_a_larger_namespac
     await store.close()
 
 
-async def test_more_is_asked_for_than_chroma_can_count(tmp_path: Path) -> None:
+async def test_a_limit_beyond_what_chroma_can_count(tmp_path: Path) -> None:
     store = stored(tmp_path)
     await store.upsert([Record("a", X), Record("b", X)])
     for k in (2**31, 2**32, 2**63, 2**70):

@@ -100,7 +100,7 @@ async def test_a_record_that_is_being_replaced_is_always_there(tmp_path: Path) -
     client.close()
 
 
-async def test_a_vector_that_somebody_has_altered_is_told(tmp_path: Path) -> None:
+async def test_an_altered_vector_is_an_error(tmp_path: Path) -> None:
     store = stored(tmp_path)
     await store.upsert([Record("a", [3.0, 9.0])])
     client = await asyncio.to_thread(raw, tmp_path)

@@ -192,7 +192,7 @@ async def test_a_server_that_does_not_answer_is_unavailable(
         await store.close()
 
 
-async def test_a_host_that_is_none_is_told() -> None:
+async def test_an_invalid_host_is_an_error() -> None:
     store = ChromaVectorStore(dimension=2, host="ftp://x/y")
     with pytest.raises(StoreUnavailable, match="host is"):
         await store.setup()
@@ -225,7 +225,7 @@ def test_a_fault_of_this_library_is_not_taken_for_one_of_chroma() -> None:
         raise KeyError("x")
 
 
-async def test_a_collection_that_somebody_keeps_deleting_is_told() -> None:
+async def test_a_collection_that_is_deleted_again_and_again_is_an_error() -> None:
     class Gone:
         """A collection that is deleted before it can be used."""
 

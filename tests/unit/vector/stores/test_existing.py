@@ -163,7 +163,7 @@ async def test_another_table_of_postgresql_is_refused_and_one_without_a_metric_t
         await existing("theirs")
 
 
-async def test_a_server_that_is_not_there_is_told() -> None:
+async def test_a_missing_server_is_an_error() -> None:
     store = PostgresVectorStore("postgresql://127.0.0.1:1/none", dimension=2)
     with pytest.raises(StoreUnavailable):
         await store.existing()

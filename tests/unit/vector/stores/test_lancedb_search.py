@@ -38,7 +38,7 @@ async def test_scores_are_those_of_the_memory_store_to_the_last_bit(tmp_path: Pa
         await store.close()
 
 
-async def test_an_index_that_somebody_has_built_is_passed_by(tmp_path: Path) -> None:
+async def test_an_index_built_by_others_is_not_used(tmp_path: Path) -> None:
     noise = np.random.default_rng(4).standard_normal((1200, 8)).astype(np.float32)
     records = [Record(str(row), vector) for row, vector in enumerate(noise)]
     memory, store = InMemoryVectorStore(8), store_at(tmp_path, dimension=8)

@@ -34,7 +34,7 @@ async def test_a_write_returns_when_everybody_reads_it() -> None:
         assert await reader.get(["a"]) == []
 
 
-async def test_without_consistency_nobody_waits_and_reads_lag() -> None:
+async def test_without_consistency_writes_do_not_wait_and_reads_lag() -> None:
     server = PineconeServer(lag=3)
     async with opened(server, consistent=False) as store:
         await store.upsert([A])
@@ -47,7 +47,9 @@ async def test_without_consistency_nobody_waits_and_reads_lag() -> None:
         assert len(await store.query([1.0, 0.0])) == 1
 
 
-async def test_a_write_that_stays_unseen_is_told_with_its_position_and_stays_written() -> None:
+async def test_a_write_that_stays_invisible_is_an_error_with_its_position_and_stays_written() -> (
+    None
+):
     server, clock = PineconeServer(), HurryingClock()
     async with opened(server, consistency_timeout_s=3.0, clock=clock) as store:
         await store.upsert([A], namespace="n")
@@ -138,7 +140,7 @@ async def test_a_namespace_erased_elsewhere_holds_up_the_store_once() -> None:
         assert await store.count(namespace="n") == 1
 
 
-async def test_a_deletion_in_a_namespace_that_is_not_there_yet_is_told_as_late() -> None:
+async def test_a_deletion_in_a_namespace_that_is_not_there_yet_times_out() -> None:
     async with interrupted(PineconeServer()) as store:
         with pytest.raises(ConsistencyTimeout):
             await store.delete(["a"], namespace="n")

@@ -41,7 +41,7 @@ async def test_what_may_pass_is_tried_again_as_late_as_the_server_asks() -> None
         (httpx2.Response(200, json={"vectors": {"a": 1}}), None, False),
     ],
 )
-async def test_failures_are_store_unavailable_and_quote_nobody(
+async def test_failures_are_store_unavailable_and_quote_no_content(
     answer: Any, status: int | None, *, retryable: bool
 ) -> None:
     server = PineconeServer()
@@ -90,7 +90,7 @@ async def test_a_query_that_fails_for_another_reason_than_its_size_fails() -> No
             await store.query([1.0, 0.0])
 
 
-async def test_what_somebody_else_has_stored_is_told() -> None:
+async def test_foreign_records_are_errors() -> None:
     server = PineconeServer()
     async with opened(server) as store:
         await store.setup()

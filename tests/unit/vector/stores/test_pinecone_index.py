@@ -36,7 +36,7 @@ async def test_a_missing_index_is_made_if_that_is_wanted_and_waited_for() -> Non
         ]
 
 
-async def test_a_missing_index_is_told_and_not_made_unasked() -> None:
+async def test_a_missing_index_is_an_error_and_not_created_by_default() -> None:
     server = PineconeServer()
     async with opened(server, index=False) as store:
         with pytest.raises(StoreUnavailable, match="create=True") as refusal:
@@ -56,7 +56,7 @@ async def test_two_stores_that_make_the_index_at_once_both_have_it() -> None:
         assert await store.existing() == Layout(dimension=2, metric="cosine")
 
 
-async def test_an_index_that_does_not_become_ready_is_told_as_something_that_may_pass() -> None:
+async def test_an_index_that_does_not_become_ready_is_a_retryable_error() -> None:
     server = PineconeServer(not_ready=10_000)
     async with opened(server, index=False, create=True) as store:
         with pytest.raises(StoreUnavailable, match="not ready after 300 s") as refusal:
@@ -64,7 +64,7 @@ async def test_an_index_that_does_not_become_ready_is_told_as_something_that_may
         assert refusal.value.retryable
 
 
-async def test_a_refused_creation_or_description_is_told() -> None:
+async def test_a_refused_creation_or_description_is_an_error() -> None:
     for answers, status in (([404, 403], 403), ([500], 500)):
         server = PineconeServer()
         async with opened(server, index=False, create=True, retries=ONCE) as store:
@@ -89,7 +89,7 @@ async def test_an_index_of_another_kind_is_refused() -> None:
             assert await store.existing() == Layout(dimension=2, metric="cosine")
 
 
-async def test_with_a_host_the_control_plane_is_not_asked() -> None:
+async def test_with_a_host_the_control_plane_is_not_called() -> None:
     server = PineconeServer()
     async with opened(server, index_name=None, index_host=f"https://{HOST}/") as store:
         await store.upsert([Record("a", [1.0, 0.0])])

@@ -55,7 +55,7 @@ async def test_an_element_equals_by_value_and_by_class() -> None:
             assert await store.count(filter=F("x").contains(value)) == 0
 
 
-async def test_negations_are_refused_before_anything_is_asked() -> None:
+async def test_negations_are_refused_before_any_request() -> None:
     server = PineconeServer()
     async with opened(server) as store:
         for filter in (F("x") != 1, ~(F("x") == 1), F("x").exists(present=False)):

@@ -77,7 +77,7 @@ async def test_another_limit_of_the_server_is_no_fault_of_the_names(dsn: str, na
 
 @pytest.mark.parametrize("k", [2**31, 2**32, sys.maxsize, 10**30])
 @pytest.mark.parametrize("hnsw", [True, False])
-async def test_all_there_is_may_be_asked_for_by_any_number(
+async def test_any_limit_may_exceed_the_number_of_records(
     dsn: str, name: str, k: int, hnsw: bool
 ) -> None:
     store = PostgresVectorStore(dsn, dimension=2, table=name, hnsw=hnsw)
@@ -158,7 +158,7 @@ async def test_a_cancelled_close_closes_all_the_same(name: str) -> None:
     await main()
 
 
-async def test_a_long_question_is_asked_by_the_terms_that_stand_in_it_most_often(
+async def test_a_long_query_uses_its_most_frequent_terms(
     dsn: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search, "_MAX_TERMS", 3)

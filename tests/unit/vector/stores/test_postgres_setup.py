@@ -88,7 +88,7 @@ async def test_many_stores_open_an_empty_database_at_once() -> None:
     assert len(indexes) == 4
 
 
-async def test_what_somebody_has_dropped_is_made_anew_by_setup(dsn: str, name: str) -> None:
+async def test_setup_recreates_what_was_dropped(dsn: str, name: str) -> None:
     store = PostgresVectorStore(dsn, dimension=2, table=name)
     await store.setup()
     await asyncio.to_thread(execute, dsn, f"ALTER TABLE {name} DROP COLUMN ts")
@@ -200,7 +200,7 @@ async def test_a_table_of_other_origin_is_completed_and_its_rows_are_found(
     assert record == Record("old", [1.0, 0.0], "an old apple", {"x": 1})
 
 
-async def test_a_text_search_column_that_folds_no_accents_is_asked_as_it_was_made(
+async def test_a_text_search_column_that_folds_no_accents_is_queried_as_it_was_made(
     dsn: str, name: str
 ) -> None:
     execute(
@@ -264,7 +264,7 @@ async def test_the_extension_may_be_in_a_schema_off_the_search_path() -> None:
         await main()
 
 
-async def test_whoever_may_not_make_the_extension_is_told_what_to_have_run() -> None:
+async def test_without_the_right_to_create_the_extension_the_error_names_the_statement() -> None:
     dsn = postgres.fresh_url()
 
     with pytest.raises(StoreUnavailable, match=r"superuser.*CREATE EXTENSION") as refusal:

@@ -48,7 +48,7 @@ async def test_whatever_was_done_before_a_purged_file_holds_nothing_deleted(
     await store.close()
 
 
-async def test_a_file_that_somebody_goes_on_reading_cannot_be_purged_yet(
+async def test_a_file_with_an_open_reader_cannot_be_purged_yet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database.sqlite, "BUSY_S", 0.01)

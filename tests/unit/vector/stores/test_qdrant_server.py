@@ -98,7 +98,7 @@ async def test_a_filter_makes_the_search_exact_and_so_does_an_index_that_finds_t
     await store.close()
 
 
-async def test_the_server_is_never_asked_to_make_room_for_more_than_there_is() -> None:
+async def test_the_limit_sent_to_the_server_never_exceeds_the_number_of_records() -> None:
     server = Server()
     store = server.store()
     assert await store.query([1.0, 0.0], 10**12) == []

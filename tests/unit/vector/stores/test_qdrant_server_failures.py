@@ -48,7 +48,7 @@ async def test_a_failed_status_is_reported_without_the_servers_text(
     await store.close()
 
 
-async def test_the_wait_that_a_busy_server_asks_for_is_told() -> None:
+async def test_the_wait_that_a_busy_server_requests_is_on_the_error() -> None:
     server = Server()
     server.fail = lambda _: httpx.Response(429, headers={"Retry-After": "7"}, json={})
     store = server.store()
@@ -60,7 +60,7 @@ async def test_the_wait_that_a_busy_server_asks_for_is_told() -> None:
     await store.close()
 
 
-async def test_a_collection_that_may_not_be_made_is_told() -> None:
+async def test_a_refused_creation_of_a_collection_is_an_error() -> None:
     server = Server()
     server.fail = lambda request: httpx.Response(403, json={}) if request.method == "PUT" else None
     store = server.store()
@@ -74,7 +74,7 @@ async def test_a_collection_that_may_not_be_made_is_told() -> None:
     await store.close()
 
 
-async def test_an_answer_that_cannot_be_read_is_told() -> None:
+async def test_an_unreadable_answer_is_an_error() -> None:
     server = Server()
     server.fail = lambda _: httpx.Response(200, json={"result": {"exists": "perhaps"}})
     store = server.store()
@@ -142,7 +142,7 @@ async def test_a_collection_of_another_kind_is_refused(metric: Metric) -> None:
     await first.close()
 
 
-async def test_a_point_that_somebody_else_has_written_is_told() -> None:
+async def test_a_foreign_point_is_an_error() -> None:
     server = Server()
     store = server.store()
     await store.setup()

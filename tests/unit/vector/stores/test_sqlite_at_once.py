@@ -60,7 +60,7 @@ async def test_rows_that_were_not_found_before_are_read_and_not_searched_again(
     assert queries == [False, True]
 
 
-async def test_what_was_near_is_searched_again_if_somebody_has_written_meanwhile(
+async def test_a_search_is_repeated_after_a_concurrent_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, near = tmp_path / "vectors.db", list[bool]()
@@ -101,7 +101,7 @@ async def test_a_store_sees_its_own_writes_in_the_next_query(
     assert 200 < len(queries) <= 500
 
 
-async def test_queries_take_their_turn_after_the_writes_that_were_asked_for_before(
+async def test_queries_run_after_the_writes_submitted_before(
     tmp_path: Path,
 ) -> None:
     store = SQLiteVectorStore(tmp_path / "vectors.db", dimension=2)
@@ -115,7 +115,7 @@ async def test_queries_take_their_turn_after_the_writes_that_were_asked_for_befo
     await store.close()
 
 
-async def test_closing_waits_for_a_query_that_is_under_way_and_none_is_told_afterwards(
+async def test_closing_waits_for_a_running_query_and_refuses_later_ones(
     tmp_path: Path,
 ) -> None:
     store = SQLiteVectorStore(tmp_path / "vectors.db", dimension=2)

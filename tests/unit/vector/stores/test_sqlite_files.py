@@ -137,7 +137,7 @@ def test_a_file_that_is_no_database_is_corrupt_and_not_touched(tmp_path: Path) -
         "UPDATE lib_vectors SET meta = '{' WHERE id = '7'",
     ],
 )
-def test_a_damaged_row_is_told_when_it_is_read(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_row_is_an_error_when_it_is_read(tmp_path: Path, damage: str) -> None:
     path = made(tmp_path / "vectors.db")
     alter(path, damage)
 

@@ -111,7 +111,7 @@ def test_a_reader_that_cannot_write_sees_what_others_have_written(
 
 @pytest.mark.parametrize("failing", [False, True])
 @pytest.mark.parametrize("writes", [1, 100])
-def test_what_was_read_while_somebody_wrote_is_read_again(
+def test_rows_read_during_a_write_are_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int, *, failing: bool
 ) -> None:
     path = made(tmp_path / "vectors.db")
@@ -147,7 +147,7 @@ def test_what_was_read_while_somebody_wrote_is_read_again(
     run(main())
 
 
-def test_an_error_of_a_reader_that_cannot_write_is_told(
+def test_an_error_of_a_reader_that_cannot_write_is_raised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = made(tmp_path / "vectors.db")
@@ -174,7 +174,7 @@ async def test_sqlite_tells_the_layout_of_a_file_that_is_being_written(tmp_path:
         await store.close()
 
 
-def test_a_layout_is_looked_up_again_if_somebody_wrote_meanwhile(
+def test_a_layout_is_looked_up_again_after_a_concurrent_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def make() -> None:
@@ -211,7 +211,7 @@ async def test_a_sqlite_path_that_cannot_be_looked_at_is_refused_by_name(tmp_pat
         assert (await SQLiteVectorStore(place, dimension=2).existing()) is None
 
 
-async def test_a_sqlite_directory_that_may_not_be_searched_is_told_apart_from_an_empty_one(
+async def test_a_sqlite_directory_without_search_permission_differs_from_an_empty_one(
     open_place: Path, unprivileged: AsUser
 ) -> None:
     (open_place / "closed").mkdir(mode=0o600)

@@ -124,14 +124,14 @@ def test_there_is_none_where_sqlite_maps_none(tmp_path: Path) -> None:
         assert file_header(str(path)) is None
 
 
-def test_in_memory_nobody_else_can_write() -> None:
+def test_in_memory_no_other_connection_can_write() -> None:
     header = file_header(":memory:")
 
     assert header is not None
     assert header() == header()
 
 
-def test_no_lock_of_sqlite_is_lost_whoever_closes(tmp_path: Path) -> None:
+def test_no_lock_of_sqlite_is_lost_by_any_close(tmp_path: Path) -> None:
     path = tmp_path / "file.db"
     with closing(connected(path)):
         assert lock(path) == "held"

@@ -34,7 +34,7 @@ def dsn() -> str:
 
 @pytest.fixture
 def name() -> str:
-    return f"adopted_{next(_names)}"
+    return f"existing_{next(_names)}"
 
 
 def execute(dsn: str, statement: str) -> None:
@@ -189,7 +189,7 @@ async def test_a_column_of_another_kind_is_refused(
     await with_store(PostgresVectorStore(dsn, dimension=2, table=name), refused)
 
 
-async def test_how_a_table_was_made_is_told_whatever_configuration_is_asked_for(
+async def test_the_language_of_a_table_is_found_whatever_the_configuration(
     dsn: str, name: str
 ) -> None:
     await with_store(PostgresVectorStore(dsn, dimension=2, table=name), lambda store: store.setup())
