@@ -98,9 +98,13 @@ class FileAccess:
             ("root", Path(self.root)),
             ("deny", tuple(self.deny)),
             ("_rules", rules),
-            ("_tree", tree_of(Path(self.root))),
+            ("_tree", self._open_tree(Path(self.root))),
         ):
             object.__setattr__(self, name, value)
+
+    def _open_tree(self, root: Path) -> Tree:
+        """Open the root as this platform can."""
+        return tree_of(root)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.root, self.max_bytes, self.allow_hidden, self.deny)

@@ -1,4 +1,4 @@
-"""What tests of file access share: a refusal, and descriptors that are left open."""
+"""What tests of file access share: other platforms, a refusal, descriptors that are left open."""
 
 import gc
 from collections.abc import Callable, Generator
@@ -8,6 +8,32 @@ from pathlib import Path
 import pytest
 
 from lib.errors import ToolError
+from lib.tools.builtin import FileAccess
+from lib.tools.builtin.files.found import Tree
+from lib.tools.builtin.files.resolved import ResolvedTree
+from lib.tools.builtin.files.steps import PathSteps, PortableSteps
+from lib.tools.builtin.files.walk import WalkedTree
+
+
+class OnLinux(FileAccess):
+    """Walks by paths of open directories."""
+
+    def _open_tree(self, root: Path) -> Tree:
+        return WalkedTree(root, PathSteps())
+
+
+class OnMacOS(FileAccess):
+    """Walks by steps that every POSIX system has."""
+
+    def _open_tree(self, root: Path) -> Tree:
+        return WalkedTree(root, PortableSteps())
+
+
+class OnWindows(FileAccess):
+    """Resolves a path, then checks what was opened."""
+
+    def _open_tree(self, root: Path) -> Tree:
+        return ResolvedTree(root)
 
 
 def open_descriptors() -> set[str]:

@@ -30,8 +30,8 @@ def test_an_access_has_the_settings_of_the_specification(root: Path) -> None:
         access.max_bytes = 1  # pyright: ignore[reportAttributeAccessIssue] - that is refused
 
 
-def test_a_read_tells_everything_that_the_design_names(found: str, root: Path) -> None:
-    assert FileAccess(root).read("a/t.txt", offset=1, limit=1) == {
+def test_a_read_tells_everything_that_the_design_names(found: type[FileAccess], root: Path) -> None:
+    assert found(root).read("a/t.txt", offset=1, limit=1) == {
         "path": "a/t.txt",
         "text": "two\n",
         "offset": 1,
@@ -49,11 +49,11 @@ def test_a_root_may_be_text_or_a_path(root: Path, make: Callable[[Path], Any]) -
     assert FileAccess(make(root)).read("a/t.txt")["lines"] == 3
 
 
-def test_a_root_must_be_a_directory_that_exists(found: str, root: Path) -> None:
+def test_a_root_must_be_a_directory_that_exists(found: type[FileAccess], root: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        FileAccess(root / "nope")
+        found(root / "nope")
     with pytest.raises(NotADirectoryError):
-        FileAccess(root / "a" / "t.txt")
+        found(root / "a" / "t.txt")
 
 
 def test_settings_that_make_no_sense_are_refused(root: Path) -> None:
@@ -137,9 +137,9 @@ def test_numbers_are_whole_and_not_negative(root: Path, name: str, value: Any) -
     ],
 )
 def test_what_the_system_says_is_said_in_own_words(
-    walked: str, root: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: str
+    walked: type[FileAccess], root: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: str
 ) -> None:
-    access = FileAccess(root)
+    access = walked(root)
 
     def fail(*_: object) -> int:
         raise OSError(number, os.strerror(number), "/an/absolute/path")
@@ -154,10 +154,10 @@ def test_what_the_system_says_is_said_in_own_words(
     assert error.__cause__ is error.__context__ is None
 
 
-def test_several_threads_may_read_and_list_at_once(walked: str, root: Path) -> None:
+def test_several_threads_may_read_and_list_at_once(walked: type[FileAccess], root: Path) -> None:
     for number in range(300):
         (root / "a" / f"f{number}.txt").write_text(f"{number}\n" * 50, encoding="utf-8")
-    access = FileAccess(root)
+    access = walked(root)
     listed = access.list("a")
     wrong: list[object] = []
 

@@ -21,6 +21,8 @@ from typing import Any, Final, cast
 from lib.errors import ToolError
 from lib.tools.builtin import FileAccess
 
+from .access_kit import OnLinux, OnWindows
+
 CORPUS: Final = Path(__file__).parents[4] / "data" / "builtin" / "files.jsonl"
 CASES: Final[list[dict[str, Any]]] = [
     json.loads(line) for line in CORPUS.read_text(encoding="utf-8").splitlines()
@@ -262,21 +264,23 @@ def directory_of_a_case(above: Path) -> Generator[Path]:
         shutil.rmtree(above, ignore_errors=True)
 
 
-def test_every_case_of_the_corpus_has_its_expected_outcome(found: str, tmp_path: Path) -> None:
+def test_every_case_of_the_corpus_has_its_expected_outcome(
+    found: type[FileAccess], tmp_path: Path
+) -> None:
     failed: list[str] = []
     ran = 0
     for case in CASES:
         reason = runs_here(case)
-        if found == "resolved":
+        if found is OnWindows:
             reason = reason or RESOLVED_DIFFERS.get(case["id"])
-        if found != "linux":
+        if found is not OnLinux:
             reason = reason or SLOW_ON_EACH.get(case["id"])
         if reason:
             continue
         ran += 1
         try:
             with directory_of_a_case(tmp_path / case["id"]) as base:
-                check_case(case, base)
+                check_case(case, base, found)
         except Exception as error:  # noqa: BLE001 - every failure is named, and the next case runs
             failed.append(f"{case['id']}: {error!r}")
 
@@ -284,14 +288,14 @@ def test_every_case_of_the_corpus_has_its_expected_outcome(found: str, tmp_path:
     assert ran >= len(CASES) - len({**CANNOT_RUN, **NEEDS_ROOT, **RESOLVED_DIFFERS, **SLOW_ON_EACH})
 
 
-def check_case(case: Mapping[str, Any], base: Path) -> None:
+def check_case(case: Mapping[str, Any], base: Path, kind: type[FileAccess]) -> None:
     """Build what a case needs, and hold its answer to what it expects."""
     for step in case["setup"]:
         build(base, step)
     options = dict(case.get("access") or {})
     race = bool(options.pop("race", False))
     root = base / options.pop("root", "root")
-    access = FileAccess(root, **options)
+    access = kind(root, **options)
     requested = {**case, "path": filled(case["path"], base)}
     started = time.monotonic()
 

@@ -14,24 +14,24 @@ from lib.tools.builtin.files.walk import MAX_DEPTH
 from .access_kit import no_leak, open_descriptors, refusal
 
 
-def test_directories_are_held_to_a_bound(walked: str, root: Path) -> None:
+def test_directories_are_held_to_a_bound(walked: type[FileAccess], root: Path) -> None:
     deep = root.joinpath(*["d"] * MAX_DEPTH)
     deep.mkdir(parents=True)
     (deep / "t.txt").write_text("deep", encoding="utf-8")
     (deep / "d").mkdir()
 
-    access = FileAccess(root)
+    access = walked(root)
     with no_leak():
         assert access.read("d/" * MAX_DEPTH + "t.txt")["text"] == "deep"
         assert refusal(lambda: access.list("d/" * (MAX_DEPTH + 1))).code == "blocked"
 
 
-def test_no_descriptor_is_left_open_whatever_happens(found: str, root: Path) -> None:
+def test_no_descriptor_is_left_open_whatever_happens(found: type[FileAccess], root: Path) -> None:
     (root / "out").symlink_to("../secret.txt")
     (root / "deep").symlink_to("a/b/../../a/b/../../../secret.txt")
     os.mkfifo(root / "a" / "pipe")
     (root / "bin").write_bytes(b"\0")
-    access = FileAccess(root)
+    access = found(root)
     with no_leak():
         access.read("a/t.txt")
         access.read("a/b/../t.txt")
@@ -45,9 +45,9 @@ def test_no_descriptor_is_left_open_whatever_happens(found: str, root: Path) -> 
 
 
 def test_a_file_without_a_status_is_closed(
-    walked: str, root: Path, monkeypatch: pytest.MonkeyPatch
+    walked: type[FileAccess], root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    access = FileAccess(root)
+    access = walked(root)
 
     def fail(handle: int) -> os.stat_result:
         raise OSError(errno.EIO, "")
@@ -58,8 +58,10 @@ def test_a_file_without_a_status_is_closed(
         assert refusal(lambda: access.list(".")).code == "failed"
 
 
-def test_running_out_of_descriptors_is_said_and_leaves_none_behind(walked: str, root: Path) -> None:
-    access = FileAccess(root)
+def test_running_out_of_descriptors_is_said_and_leaves_none_behind(
+    walked: type[FileAccess], root: Path
+) -> None:
+    access = walked(root)
     deep = root.joinpath(*["d"] * 40)
     deep.mkdir(parents=True)
     (deep / "t.txt").write_text("deep", encoding="utf-8")

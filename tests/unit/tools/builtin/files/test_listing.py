@@ -15,35 +15,39 @@ from lib.tools.builtin.files.listing import list_entries
 from .access_kit import refusal
 
 
-def test_a_listing_leaves_out_what_neither_name_may_open(found: str, root: Path) -> None:
+def test_a_listing_leaves_out_what_neither_name_may_open(
+    found: type[FileAccess], root: Path
+) -> None:
     for name in (".git", ".env", "id_rsa", "x.pem.bak", "ok.txt"):
         (root / "a" / "b" / name).write_text("", encoding="utf-8")
     (root / "a" / ".aws").mkdir()
     (root / "a" / ".aws" / "plain.txt").write_text("", encoding="utf-8")
     (root / "cloud").symlink_to("a/.aws")
 
-    listed = FileAccess(root).list("a/b")["entries"]
+    listed = found(root).list("a/b")["entries"]
     assert listed == [{"name": "ok.txt", "type": "file", "size": 0}]
-    every: Any = FileAccess(root, allow_hidden=True, deny=()).list("a/b")["entries"]
+    every: Any = found(root, allow_hidden=True, deny=()).list("a/b")["entries"]
     shown = [".env", ".git", "id_rsa", "ok.txt", "x.pem.bak"]
     assert [entry["name"] for entry in every] == shown
-    open_to_hidden = FileAccess(root, allow_hidden=True)
+    open_to_hidden = found(root, allow_hidden=True)
     assert open_to_hidden.list("a/.aws")["entries"] == []
     assert open_to_hidden.list("cloud")["entries"] == []
     assert open_to_hidden.list(f"{root}/a/.aws")["entries"] == []
 
 
-def test_an_absolute_listing_is_that_of_the_relative_path(found: str, tmp_path: Path) -> None:
+def test_an_absolute_listing_is_that_of_the_relative_path(
+    found: type[FileAccess], tmp_path: Path
+) -> None:
     root = tmp_path / ".ssh" / "id_rsa"
     (root / "a").mkdir(parents=True)
 
-    assert FileAccess(root).list(str(root))["entries"] == FileAccess(root).list()["entries"] != []
+    assert found(root).list(str(root))["entries"] == found(root).list()["entries"] != []
 
 
-def test_a_listing_is_paged_in_a_stable_order(found: str, root: Path) -> None:
+def test_a_listing_is_paged_in_a_stable_order(found: type[FileAccess], root: Path) -> None:
     for number in range(25):
         (root / "a" / "b" / f"{number:02d}").mkdir()
-    access = FileAccess(root)
+    access = found(root)
 
     read: list[object] = []
     offset: Any = 0
@@ -59,13 +63,15 @@ def test_a_listing_is_paged_in_a_stable_order(found: str, root: Path) -> None:
     assert access.list("a/b", limit=10**9)["truncated"] is False
 
 
-def test_a_listing_tells_types_without_following_a_link(found: str, root: Path) -> None:
+def test_a_listing_tells_types_without_following_a_link(
+    found: type[FileAccess], root: Path
+) -> None:
     os.mkfifo(root / "pipe")
     (root / "loop").symlink_to("loop")
     (root / "out").symlink_to("../secret.txt")
     (root / "dir").symlink_to("a")
 
-    assert FileAccess(root).list() == {
+    assert found(root).list() == {
         "path": ".",
         "entries": [
             {"name": "a", "type": "directory", "size": None},

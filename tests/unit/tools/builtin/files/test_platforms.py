@@ -16,6 +16,8 @@ from lib.tools.builtin.files.resolved import ResolvedTree, without_prefix
 from lib.tools.builtin.files.steps import PathSteps, PortableSteps, steps_of_this_platform
 from lib.tools.builtin.files.walk import Stopped, WalkedTree, parts_below
 
+from .access_kit import OnMacOS, OnWindows
+
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
@@ -73,11 +75,7 @@ def nowhere(handle: int) -> None:
 def test_the_portable_steps_refuse_what_changes_between_look_and_opening(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def walked(root: Path) -> WalkedTree:
-        return WalkedTree(root, PortableSteps())
-
-    monkeypatch.setattr("lib.tools.builtin.files.access.tree_of", walked)
-    access = FileAccess(root)
+    access = OnMacOS(root)
     stat = os.stat
     link_out = partial(os.symlink, "../../secret.txt")
     changes: list[Callable[[Path], None]] = [link_out, os.mkfifo, os.mkdir]
@@ -116,8 +114,7 @@ def test_what_was_not_opened_for_its_type_cannot_be_read_either(root: Path) -> N
 def test_the_resolved_tree_asks_the_open_file_where_it_is(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lib.tools.builtin.files.access.tree_of", ResolvedTree)
-    access = FileAccess(root)
+    access = OnWindows(root)
     really_open = os.open
 
     def race(target: str) -> Any:
@@ -154,11 +151,10 @@ def test_the_resolved_tree_asks_the_open_file_where_it_is(
 
 
 def test_the_resolved_tree_takes_a_short_name_only_for_a_file_of_that_name(
-    root: Path, monkeypatch: pytest.MonkeyPatch
+    root: Path,
 ) -> None:
-    monkeypatch.setattr("lib.tools.builtin.files.access.tree_of", ResolvedTree)
     (root / "REAL~1.TXT").write_text("real", encoding="utf-8")
-    access = FileAccess(root)
+    access = OnWindows(root)
 
     assert access.read("REAL~1.TXT")["text"] == "real"
     for path in ("GIT~1/config", "ENV~1", "a/SECRET~1.TXT"):

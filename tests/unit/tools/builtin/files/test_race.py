@@ -93,9 +93,9 @@ def read_for(seconds: float, read: Callable[[], str], *wanted: str) -> dict[str,
 
 @pytest.mark.parametrize("names", [("a", "evil"), ("a/t.txt", "a/evil.txt")])
 def test_no_byte_from_outside_comes_through_a_race(
-    found: str, root: Path, names: tuple[str, str]
+    found: type[FileAccess], root: Path, names: tuple[str, str]
 ) -> None:
-    access = FileAccess(root)
+    access = found(root)
 
     with exchanged(root / names[0], root / names[1]):
         seen = read_for(RACE_S / 4, lambda: str(access.read("a/t.txt")["text"]), *BOTH)
