@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lib.algorithms.react import React, wrote_config
-from lib.algorithms.session import SessionLoop
+from lib.engine.core.session import SessionLoop
 
 __all__ = ["React", "SessionLoop", "by_config"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lib.engine.api.engine import Engine
 from lib.engine.api.run import Run
-from lib.engine.api.session import Session
+from lib.engine.api.session import Session, Turn
 from lib.engine.api.stream import (
     ApprovalDecided,
     ApprovalRequested,
@@ -17,7 +17,6 @@ from lib.engine.api.stream import (
     ToolEnded,
     ToolStarted,
 )
-from lib.engine.api.turn import Turn
 from lib.engine.api.waiting import pending_approvals, unknown_calls
 from lib.engine.api.worker import Worker
 from lib.engine.core.algorithm import (

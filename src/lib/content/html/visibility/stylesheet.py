@@ -31,7 +31,6 @@ _MEDIA_PART: Final = re.compile(r"\(([^()]*)\)")
 _RANGE: Final = re.compile(
     r"(?:([^<>=]+?)\s*(<=?|>=?|=)\s*)?(width|height)\s*(?:(<=?|>=?|=)\s*(.+))?"
 )
-_OPENING: Final = {"(": ")", "[": "]"}
 
 
 @dataclass(slots=True)
