@@ -1,4 +1,4 @@
-"""What guarding a fetch costs: `SafeFetcher` beside a plain httpx2 client, in turns, on loopback.
+"""The cost of guarded fetches: `SafeFetcher` beside a plain httpx2 client, on loopback.
 
     make bench ARGS=fetch
     make bench ARGS="fetch --turns 3000 --bytes 0 20000"

@@ -1,4 +1,4 @@
-"""How often `InjectionGuard` is right: on the texts of the repository, or on a file of yours.
+"""The accuracy of `InjectionGuard` on the texts of the repository, or on a file of yours.
 
     make bench ARGS="injection"
     make bench ARGS="injection texts.csv"

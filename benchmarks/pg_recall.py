@@ -1,4 +1,4 @@
-"""How much of the exact answer PostgreSQL's searches return, filtered and not.
+"""The recall of PostgreSQL's searches against the exact answer, filtered and not.
 
     .venv/bin/python benchmarks/pg_recall.py [--records 100000] [--dimension 384]
 

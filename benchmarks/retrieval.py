@@ -1,4 +1,4 @@
-"""How well texts are found: nDCG@10 and recall@100 on a folder of judged documents.
+"""The quality of retrieval: nDCG@10 and recall@100 on a folder of judged documents.
 
     make bench ARGS="retrieval --dataset DIR"
 

@@ -1,4 +1,4 @@
-"""What search costs beside time: memory per record, and how late the event loop is meanwhile.
+"""The costs of search beside time: memory per record, and the delay of the event loop.
 
     make bench ARGS=search_costs
 

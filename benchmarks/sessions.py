@@ -1,4 +1,4 @@
-"""What a turn costs late in a session beside an early one: CPU time, medians of 100 turns.
+"""The cost of a turn late in a session beside an early one: CPU time, medians of 100 turns.
 
     make bench ARGS=sessions
     make bench ARGS="sessions --turns 8000"

@@ -1,4 +1,4 @@
-"""What it costs to run agents on many workers: scaling, resuming a long run, and runs that wait.
+"""The cost of running agents on many workers: scaling, resuming a long run, waiting runs.
 
     scripts/bench workers
     scripts/bench workers --store sqlite --only resume
@@ -75,7 +75,7 @@ def engine_on(
 
 
 def worker() -> Engine:
-    """What `lib worker workers:worker` runs."""
+    """Return the engine that `lib worker workers:worker` runs."""
     url = os.environ[SPAWNED]
     return engine_on(url, drive=True, think_s=float(os.environ.get("BENCH_THINK_S", "0")))
 

@@ -1,4 +1,4 @@
-"""What every test runs under: blocking calls on the event loop are errors."""
+"""Conditions of every test: blocking calls on the event loop are errors."""
 
 import inspect
 import os

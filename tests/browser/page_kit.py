@@ -1,4 +1,4 @@
-"""What tests of the page of a trace share: a trace, and hands and eyes for a real browser."""
+"""Shared by tests of the page of a trace: a trace, and hands and eyes for a real browser."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

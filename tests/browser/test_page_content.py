@@ -1,4 +1,4 @@
-"""What the page of a trace shows, in a real browser, and to whom."""
+"""Tests the content of the page of a trace in a real browser, and who may see it."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What the workers of the chaos test do: agents that call agents, and tools of each effect class.
+"""The work of the chaos test: agents that call agents, and tools of each effect class.
 
 `lib worker workload:engine` imports it; the environment says which store and where the world is.
 The world is a folder: what an effect has done there is visible to every process and outlives each.

@@ -57,7 +57,7 @@ class CrashPlan:
 
     @property
     def cuts(self) -> bool:
-        """Whether it is a connection that is to die."""
+        """True if a connection is to die."""
         return self.point.endswith(CUTS)
 
     def next(self, what: str) -> str:

@@ -22,7 +22,7 @@ _HEADER_BYTES = 4
 
 @dataclass(frozen=True)
 class Language:
-    """What tells an append from all else.
+    """The mark of an append among other statements.
 
     Attributes:
         listen: begins to listen to a connection; what it returns takes each piece that a store
@@ -35,7 +35,7 @@ class Language:
 
 
 class PostgresRequests:
-    """What a store sends to PostgreSQL on one connection, as messages.
+    """The messages that a store sends to PostgreSQL on one connection.
 
     An append is a query, or the execution of a statement that was prepared, perhaps long ago: its
     text is on the wire only once. A statement is about to be executed when its parameters are

@@ -1,4 +1,4 @@
-"""What the breaker takes for an append among the messages to PostgreSQL."""
+"""Tests which messages to PostgreSQL the breaker takes for an append."""
 
 from .breaker import PostgresRequests
 

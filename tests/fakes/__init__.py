@@ -1,1 +1,1 @@
-"""What many tests talk to: fakes of vendors' servers, engines in one line, random logs."""
+"""Parts that many tests use: fakes of vendors' servers, engines in one line, random logs."""

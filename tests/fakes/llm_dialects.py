@@ -14,7 +14,7 @@ CREATED: Final = 1_790_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerDialect:
-    """How a server's answers are written; the defaults are OpenAI's way.
+    """The form of a server's answers; the defaults are OpenAI's.
 
     Attributes:
         index: of tool calls in a stream: counted, zero for each, or absent.

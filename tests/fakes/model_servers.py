@@ -36,7 +36,7 @@ _PROMPT_TOKENS: Final = 10
 
 
 class Refused(Exception):
-    """What a server says to a request that it does not take."""
+    """A server's answer to a request that it refuses."""
 
     def __init__(self, message: str, status: int = 400) -> None:
         self.message, self.status = message, status
@@ -72,7 +72,7 @@ class VendorServer(ABC):
 
     @property
     def transport(self) -> httpx2.MockTransport:
-        """What a client is given instead of the network."""
+        """The transport of a client in place of the network."""
         return httpx2.MockTransport(self)
 
     @property

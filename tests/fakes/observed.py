@@ -1,4 +1,4 @@
-"""What an observer needs, with logs written by hand: for tests of observers and of their sinks."""
+"""Parts for tests of observers and of their sinks, with logs written by hand."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _REASONS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponsesDialect:
-    """How a server's answers are written; the defaults are OpenAI's way.
+    """The form of a server's answers; the defaults are OpenAI's.
 
     Attributes:
         deltas: items come while they are written, not only when they are done.

@@ -80,7 +80,7 @@ class _Stub:
 
     @property
     def requests(self) -> list[Request]:
-        """What came, oldest first."""
+        """The requests, oldest first."""
         return self._http.requests
 
     def _scripted(self) -> Reaction | None:
@@ -92,7 +92,7 @@ class _Stub:
 
 @dataclass(slots=True)
 class SearXNGQuery:
-    """How the server understood a query: some of its words are commands."""
+    """A query as the server reads it: some of its words are commands."""
 
     query: str
     engines: list[str] = field(default_factory=list[str])

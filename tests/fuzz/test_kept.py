@@ -1,4 +1,4 @@
-"""What guided fuzzing has found worth keeping: inputs that reach each part of the code."""
+"""Tests inputs that guided fuzzing found: they reach each part of the code."""
 
 import base64
 import json

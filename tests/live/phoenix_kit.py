@@ -1,4 +1,4 @@
-"""What tests of a real Arize Phoenix share: a sink and what the server says, and logs to send."""
+"""Shared by tests of a real Arize Phoenix: a sink and what the server says, and logs to send."""
 
 import asyncio
 import os

@@ -27,7 +27,7 @@ Key = tuple[str, int]
 
 
 class PartitionedStore:
-    """What a bus uses of a store, with several partitions: a memory store for each."""
+    """The part of a store that a bus uses, with a memory store for each partition."""
 
     def __init__(self, partitions: int, clock: ManualClock) -> None:
         self.partitions = partitions
@@ -84,7 +84,7 @@ class PartitionedStore:
 
 @dataclass
 class Seen:
-    """What a group has been given, in one partition.
+    """The deliveries to a group in one partition.
 
     Attributes:
         handled: the events that some handler has returned for.

@@ -1,4 +1,4 @@
-"""What the logs tell, which every backend of `test_observer_machine.py` must have in the end."""
+"""The state that the logs imply and that every backend must have in the end."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .observed_world import GROUP, MARKER, Backend, Growing, ScoreKey
 
 
 class Truth:
-    """What the logs tell, and whether backends have it."""
+    """The state that the logs imply, to compare with backends."""
 
     def __init__(self, growing: Growing, backends: Sequence[Backend], clock: ManualClock) -> None:
         self._growing, self._backends, self._clock = growing, backends, clock
         self._store = growing.store
 
     async def check_pending(self) -> None:
-        """What had ended arrives by itself, unless it was refused for good."""
+        """Runs that had ended arrive by themselves, unless refused for good."""
         for backend in self._backends:
             for info in await self._store.runs():
                 root = await self._growing.info(info.root_id)

@@ -1,4 +1,4 @@
-"""What `test_observer_machine.py` plays with: backends, processes, and logs that grow.
+"""The world of `test_observer_machine.py`: backends, processes, and logs that grow.
 
 A "process" is an observer with a bus of its own, whose tasks are known and die together; from then
 on it reaches neither store nor backend.
@@ -34,7 +34,7 @@ ScoreKey = tuple[str, str, str, Any, Any]
 
 
 class Backend:
-    """What is at the other end of a sink, and outlives every process."""
+    """The backend of a sink, which outlives every process."""
 
     def __init__(self, name: str, updates: Literal["replace", "first"], *, knows: bool) -> None:
         self.updates: Literal["replace", "first"] = updates
@@ -81,7 +81,7 @@ class Backend:
 
 
 class Sink:
-    """How one process reaches a backend."""
+    """A process's connection to a backend."""
 
     def __init__(self, backend: Backend, process: Process, at_once: int) -> None:
         self._backend, self._process = backend, process
@@ -107,7 +107,7 @@ class Sink:
 
 
 class QueryableSink(Sink):
-    """How one process reaches a backend that returns what it has."""
+    """A process's connection to a backend that returns what it has."""
 
     async def stored_span_ids(self, trace_id: str) -> frozenset[str]:
         await self._process.breathe()

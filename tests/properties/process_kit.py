@@ -1,4 +1,4 @@
-"""What worlds of processes share: processes that may die anywhere, and a clock moved by hand."""
+"""Shared by worlds of processes: processes that may die anywhere, and a manual clock."""
 
 import asyncio
 import inspect

@@ -1,4 +1,4 @@
-"""What one tenant sees of an event store does not depend on what another one does there."""
+"""A tenant's view of an event store does not depend on the acts of other tenants."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any

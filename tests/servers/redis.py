@@ -46,7 +46,7 @@ class RedisServer:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The URL of the server."""
         return f"redis://{_HOST}:{self._port}"
 
     @property

@@ -1,4 +1,4 @@
-"""Which tests hold each sentence of the specification; `test_coverage.py` checks the table itself.
+"""The tests of each sentence of the specification; `test_coverage.py` checks the table.
 
 A requirement names the heading that it stands under, says in short what is required, and lists the
 tests that fail if it does not hold: of this folder, or of the contract suites that ship in

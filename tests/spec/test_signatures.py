@@ -1,4 +1,4 @@
-"""What the specification calls has the parameters, in their order, and the defaults that it names."""
+"""Functions of the specification have its parameters, in their order, and its defaults."""
 
 from collections.abc import Iterator
 from functools import reduce

@@ -1,4 +1,4 @@
-"""What a type checker knows of the public names, held by pyright and mypy from outside.
+"""The public names as pyright and mypy see them from outside.
 
 `assert_type` holds what must be known. A comment that ignores an error holds that a wrong use is
 one: a comment without an error is an error, too.

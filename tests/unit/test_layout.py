@@ -1,5 +1,6 @@
 """The shape of the package: what loads, what is suppressed, what is public."""
 
+import ast
 import importlib
 import json
 import pkgutil
@@ -20,6 +21,7 @@ MODULES = sorted(
     path for part in ("src", "tests", "benchmarks") for path in (ROOT / part).rglob("*.py")
 )
 SUPPRESSION = re.compile(r"# (noqa|type: ignore|pyright: ignore|pragma: no)\b(?P<more>.*)")
+QUESTION = re.compile(r"(Whether|What|Who|Whose|Whoever|Whatever|How|Which|Where|When|That)\b")
 DRIVERS = (
     *("psycopg", "psycopg_pool", "qdrant_client", "lancedb", "chromadb", "simsimd", "torch"),
     "genai_prices",
@@ -118,6 +120,18 @@ def test_no_banned_word_is_left() -> None:
                 found[name] = words
 
     assert found == {name: words for name, (words, _) in MUST_STAY.items()}
+
+
+def test_docstrings_open_with_what_a_thing_is_or_does() -> None:
+    riddles = [
+        f"{module.relative_to(ROOT)}: {text.splitlines()[0]}"
+        for module in MODULES
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        if QUESTION.match(text := ast.get_docstring(node) or "")
+    ]
+
+    assert riddles == []
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -1,1 +1,1 @@
-"""What `benchmarks/export.py` compares with, and the backend to which all of them post."""
+"""The peers of `benchmarks/export.py`, and the backend to which all of them post."""

@@ -1,4 +1,4 @@
-"""What every peer is given."""
+"""The data of every peer."""
 
 from __future__ import annotations
 

@@ -218,7 +218,7 @@ class BackedStore(AsyncStore, Generic[B]):
 
     @property
     def metric(self) -> Metric:
-        """How nearness is measured."""
+        """The metric of its vectors."""
         return self._metric
 
     @property

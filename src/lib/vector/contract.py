@@ -61,7 +61,7 @@ class VectorStore(Protocol):
 
     @property
     def metric(self) -> Metric:
-        """How nearness is measured."""
+        """The metric of its vectors."""
         ...
 
     @property

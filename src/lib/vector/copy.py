@@ -30,7 +30,7 @@ Some stores keep the direction of a vector and its length, and multiply them whe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopiedNamespace:
-    """What became of one namespace.
+    """The result of copying one namespace.
 
     Attributes:
         namespace: its name, in both stores.

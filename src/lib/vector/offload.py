@@ -1,4 +1,4 @@
-"""When work leaves the event loop: more than 0.3 ms does, a scan of 0.2 and what surrounds it.
+"""Moves work off the event loop that would take it more than 0.3 ms.
 
 Less is not worth it: to go to a thread and back takes about as long.
 

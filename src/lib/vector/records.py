@@ -1,4 +1,4 @@
-"""What goes into a vector store and what comes out of it; plain data, no driver, no numpy."""
+"""Records, matches and pages of vector stores: plain data, no driver, no numpy."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """What the place of a store was made for.
+    """The dimension and metric that the place of a store was made for.
 
     Attributes:
         dimension: of every vector; None where the first one settles it.

@@ -42,7 +42,7 @@ T = TypeVar("T", bound=_Owned)
 
 
 class TenantVectorStore(AsyncStore):
-    """What one tenant may see and change of a store; itself a store.
+    """The part of a store that one tenant may see and change; itself a store.
 
     Records come back with `meta["tenant"]`, even if they went in without it. A record of
     another tenant is as one that is not there: it is neither found, got, counted nor deleted. The
@@ -92,17 +92,17 @@ class TenantVectorStore(AsyncStore):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """What it can do beyond `VectorStore`: search by words and scans where its store can."""
+        """Its abilities beyond `VectorStore`: search by words and scans where its store can."""
         return capabilities(self._store) & {"hybrid", "keywords", "scan"}
 
     @property
     def refusals(self) -> frozenset[Refusal]:
-        """What its store cannot express in a filter."""
+        """The filters that its store cannot express."""
         return declared_refusals(self._store)
 
     @property
     def metric(self) -> Metric:
-        """How nearness is measured."""
+        """The metric of its vectors."""
         return self._store.metric
 
     @property

@@ -1,4 +1,4 @@
-"""What every store demands of its input, checked as a whole before anything is read or written.
+"""Checks the input of every store, as a whole, before anything is read or written.
 
 A vector is d finite 32-bit floats. Its length (the Euclidean one) is at most 2**62, and under
 cosine at least 2**-62: within these bounds no product or sum of squares leaves the range of a

@@ -1,4 +1,4 @@
-"""What may stand in metadata and in filters: JSON's scalars, with the limits of every store."""
+"""Values of metadata and filters: JSON's scalars, with the limits of every store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the server can do, by name: an answer as bytes, or a function that has the connection.
+"""Scenarios of the server by name: an answer as bytes, or a function with the connection.
 
 Names are those of our corpus of fetches (`ssrf.jsonl`). Sizes are what broke other clients.
 """

@@ -1,4 +1,4 @@
-"""What Pinecone refuses, and how it says so."""
+"""The requests that Pinecone refuses, and its words for that."""
 
 from __future__ import annotations
 

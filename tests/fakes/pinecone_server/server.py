@@ -44,7 +44,7 @@ class PineconeServer:
 
     @property
     def transport(self) -> httpx2.AsyncBaseTransport:
-        """What a client talks to it through."""
+        """The transport through which a client reaches it."""
         return httpx2.MockTransport(self._handle)
 
     def client(self) -> httpx2.AsyncClient:

@@ -1,4 +1,4 @@
-"""What the stand-ins share: keys, planned answers, and a look at every byte that came."""
+"""The base of the stand-ins: keys, planned answers, and every byte that came."""
 
 from __future__ import annotations
 

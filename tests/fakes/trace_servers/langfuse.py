@@ -73,7 +73,7 @@ class LangfuseServer(TraceServer):
 
     @property
     def host(self) -> str:
-        """What a sink is given."""
+        """The arguments of a sink."""
         return self.base_url
 
     def refuse(self, request: Request) -> None:

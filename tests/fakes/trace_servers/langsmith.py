@@ -46,12 +46,12 @@ class LangSmithServer(TraceServer):
 
     @property
     def endpoint(self) -> str:
-        """Where a sink sends spans."""
+        """The URL to which a sink sends spans."""
         return f"{self.base_url}/otel"
 
     @property
     def runs(self) -> dict[str, Any]:
-        """What can be seen: spans by run id, of which every ancestor has come."""
+        """The visible spans by run id: those of which every ancestor has come."""
         spans = {span.span_id: span for span in self.spans if span.span_id not in self._expired}
 
         def linked(span: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What tests of `lib store` and `lib trace` share: a store with finished and begun runs."""
+"""Shared by tests of `lib store` and `lib trace`: a store with finished and begun runs."""
 
 from collections.abc import Mapping
 from pathlib import Path

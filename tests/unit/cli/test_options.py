@@ -1,4 +1,4 @@
-"""What all commands have in common: the order of options, the environment's store, prefixes."""
+"""Tests what all commands share: the order of options, the environment's store, prefixes."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a store is called on the command line, and what is refused without a password shown."""
+"""Tests names of stores on the command line; refusals show no password."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What tests of `lib vector` share: a small shop, the command, and a look into a store."""
+"""Shared by tests of `lib vector`: a small shop, the command, and a look into a store."""
 
 import json
 from pathlib import Path

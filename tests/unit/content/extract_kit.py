@@ -1,4 +1,4 @@
-"""What tests of formats share: reading content of a type."""
+"""Shared by tests of formats: reading content of a type."""
 
 from lib.content import Extracted, extract
 

@@ -1,4 +1,4 @@
-"""What strangers hide in text, and what they must not be able to end."""
+"""Tests that text from outside hides nothing and ends no fence."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""What people do not see of a page is not read, whichever way it is hidden; the rest is."""
+"""Text that a page hides in any way is not read; the rest is."""
 
 import sys
 from collections.abc import Callable

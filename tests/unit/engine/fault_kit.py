@@ -1,4 +1,4 @@
-"""What tests of faults share: an agent that never decides, one that asks another, and the end."""
+"""Shared by tests of faults: an agent that never decides, one that asks another, and the end."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What tests of guards in runs share: a guard that watches, and an engine that it stands in."""
+"""Shared by tests of guards in runs: a guard that watches, and an engine that it stands in."""
 
 import hashlib
 from collections.abc import Iterable, Sequence

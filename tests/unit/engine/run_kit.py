@@ -1,4 +1,4 @@
-"""What tests of runs share: driving one to where it is looked at; models, tools, a store."""
+"""Shared by tests of runs: driving one to where it is looked at; models, tools, a store."""
 
 import asyncio
 from collections.abc import Sequence

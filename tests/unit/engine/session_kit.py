@@ -1,4 +1,4 @@
-"""What tests of sessions share: an engine that talks, a session in it, and a model that waits."""
+"""Shared by tests of sessions: an engine that talks, a session in it, and a model that waits."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence

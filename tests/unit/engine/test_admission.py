@@ -1,4 +1,4 @@
-"""Which handler admits a request, and what a refusal becomes."""
+"""Tests which handler admits a request, and the result of a refusal."""
 
 from datetime import UTC, datetime
 from typing import Any

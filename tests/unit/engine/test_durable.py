@@ -1,4 +1,4 @@
-"""What has been written down is never answered with an error: who reads one would say it again."""
+"""A committed event is never answered with an error, which would make callers repeat it."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What becomes of those who rested on a run that has been erased."""
+"""Tests runs whose parents, children or sessions have been erased."""
 
 import asyncio
 from collections.abc import Sequence

@@ -110,7 +110,7 @@ async def test_a_turn_that_always_fails_leaves_its_session_for_the_next() -> Non
 
 
 async def test_a_fault_of_a_parent_beside_its_child_counts() -> None:
-    """What breaks is the handler of children itself, before there is a child."""
+    """The handler of children itself breaks, before there is a child."""
 
     class Unconfigured(React):
         def config(self) -> dict[str, Any]:

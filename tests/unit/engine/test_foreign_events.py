@@ -1,4 +1,4 @@
-"""What others do to a run just between two steps of its driver is neither lost nor undone."""
+"""Events that others append between two steps of a driver are neither lost nor undone."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What guards are shown: all that is new to the model or from it, once, with its attachments."""
+"""Guards see all that is new to the model or from it, once, with its attachments."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where guards stand: before a model reads, before anybody sees a reply, around a tool's effect."""
+"""Guards check before a model reads, before a reply is shown, around a tool's effect."""
 
 import asyncio
 from typing import Any, cast

@@ -1,4 +1,4 @@
-"""What a turn goes on with is read from the turns before it, and only once."""
+"""A turn reads the conversation from the turns before it, and only once."""
 
 from collections.abc import Sequence
 from typing import Any

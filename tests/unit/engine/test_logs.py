@@ -1,4 +1,4 @@
-"""What the engine logs of runs: under which logger, at which level, with which run's id."""
+"""Tests the engine's log records: their logger, their level, and the run's id."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""What is given in place of something else is refused where it enters, before any effect."""
+"""Arguments of a wrong kind are refused where they enter, before any effect."""
 
 import re
 from collections.abc import Callable

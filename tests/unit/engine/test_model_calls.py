@@ -1,4 +1,4 @@
-"""How model calls are made: retries, live pieces, structured output, attachments, settings."""
+"""Tests model calls: retries, deltas, structured output, attachments, settings."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

@@ -1,4 +1,4 @@
-"""What providers keep of a conversation: used where it is exactly ours, and never relied on."""
+"""State that providers keep is used where it is exactly ours, and never relied on."""
 
 from collections.abc import Sequence
 from typing import Any

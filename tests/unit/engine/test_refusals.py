@@ -1,4 +1,4 @@
-"""What an engine cannot be made of, or cannot do, is refused at once, with the way out."""
+"""An engine refuses impossible parts and requests at once, with the way out."""
 
 from typing import Any
 

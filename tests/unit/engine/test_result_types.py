@@ -1,4 +1,4 @@
-"""What a type checker knows of how a run has ended."""
+"""Tests what a type checker knows of how a run has ended."""
 
 from typing import get_type_hints
 

@@ -1,4 +1,4 @@
-"""What a user of the engine sees of a run, from its start to its end."""
+"""Tests what a user of the engine sees of a run, from its start to its end."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What a person has found out about a call of unknown outcome answers the next equal call."""
+"""The settled result of a call of unknown outcome answers the next equal call."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How tool calls are made: timeouts, threads, clipped and fenced output."""
+"""Tests how tool calls are made: timeouts, threads, clipped and fenced output."""
 
 import asyncio
 import threading

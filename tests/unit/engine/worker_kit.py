@@ -1,4 +1,4 @@
-"""What tests of workers share: a tool that waits, stores that wait or fail, workers at work."""
+"""Shared by tests of workers: a tool that waits, stores that wait or fail, workers at work."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence

@@ -1,4 +1,4 @@
-"""How operations share a script: one that breaks fails alone."""
+"""Operations share a script: one that breaks fails alone."""
 
 import asyncio
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ async def test_an_operation_that_breaks_fails_alone_and_its_lane_goes_on() -> No
         scripts.append(list(args))
         return [int(arg) for arg in args]
 
-    lane = Lane(commit, committed.extend)
+    lane = Lane(commit, committed.extend, max_operations=64)
     before, after = Numbered(2, before=True), Numbered(4, after=True)
     async with asyncio.timeout(200):
         operations = [Numbered(1), before, Numbered(3), after, Numbered(5)]
@@ -67,7 +67,7 @@ async def test_operations_beyond_the_size_of_a_script_wait_for_the_next() -> Non
         def arguments(self) -> list[bytes]:
             return [b"x" * (3 * 1024 * 1024)]
 
-    lane = Lane(commit, lambda _: None)
+    lane = Lane(commit, lambda _: None, max_operations=64)
     async with asyncio.timeout(200):
         await asyncio.gather(*(lane.put(Large(number)) for number in range(5)))
     assert scripts == [2, 2, 1]

@@ -1,4 +1,4 @@
-"""How a Redis server is run, and what it answers: used, warned of, or an error of ours."""
+"""Settings and answers of a Redis server: used, warned of, or an error of ours."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""How a store of an older layout becomes one of this release."""
+"""A store of an older layout becomes one of this release."""
 
 import shutil
 import sqlite3

@@ -1,4 +1,4 @@
-"""What tests of guards share: an agent's answer, as guards are shown it."""
+"""Shared by tests of guards: an agent's answer, as guards are shown it."""
 
 from lib.guards import GuardContent
 

@@ -1,4 +1,4 @@
-"""What counts for the guard of injections: orders, in one passage, that are not merely quoted."""
+"""The guard of injections counts orders within one passage that are not merely quoted."""
 
 import json
 

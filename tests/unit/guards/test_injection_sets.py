@@ -1,4 +1,4 @@
-"""How often the guard of injections is right about sets of attacks and of ordinary texts."""
+"""Tests the guard of injections on sets of attacks and of ordinary texts."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""What a server sends beyond its answer is never the answer to the next request."""
+"""Bytes that a server sends after its answer never answer the next request."""
 
 import asyncio
 import json

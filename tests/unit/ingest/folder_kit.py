@@ -1,4 +1,4 @@
-"""What tests of folders and their index share: files, an index that can fail, and what it holds."""
+"""Shared by tests of folders and their index: files, an index that can fail, and what it holds."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,7 +13,7 @@ NOTHING = IngestReport(added=0, changed=0, unchanged=0, removed=0, skipped=[], c
 
 
 class Crash(Exception):
-    """What a test raises where a process would die."""
+    """The error of a test in place of a process's death."""
 
 
 class Shelf:

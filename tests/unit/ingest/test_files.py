@@ -1,4 +1,4 @@
-"""Which files are read and which are left out, and how bytes become text."""
+"""Tests which files are read and which are left out, and how bytes become text."""
 
 import hashlib
 import os

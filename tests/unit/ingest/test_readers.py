@@ -1,4 +1,4 @@
-"""What plain text, Markdown and reStructuredText become: headings, code and titles."""
+"""Tests what plain text, Markdown and reStructuredText become: headings, code and titles."""
 
 import pytest
 

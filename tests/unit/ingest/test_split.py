@@ -1,4 +1,4 @@
-"""How documents are cut: examples, and laws that hold for any text."""
+"""Tests how documents are cut: examples, and laws that hold for any text."""
 
 import re
 

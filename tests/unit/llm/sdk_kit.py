@@ -1,4 +1,4 @@
-"""What tests of request bodies share: the types of the official SDK, as a judge of them."""
+"""Shared by tests of request bodies: the types of the official SDK, as a judge of them."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 
 
 class SDKTypes:
-    """What the SDK takes as the parameters of a call: of a whole answer, and of a stream."""
+    """The parameters of a call as the SDK types them: of a whole answer, and of a stream."""
 
     def __init__(self, whole: Any, streamed: Any) -> None:
         # Kept, since the iterators that they give die with them.

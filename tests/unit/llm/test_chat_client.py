@@ -1,4 +1,4 @@
-"""What a chat client sends, and how it is made."""
+"""Tests what a chat client sends, and how it is made."""
 
 import json
 from traceback import format_exception

@@ -1,4 +1,4 @@
-"""What the responses client sends, what it makes of a handle, and how it is made."""
+"""Tests what the responses client sends, what it makes of a handle, and how it is made."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What tests of deliveries share: an engine with judged runs, and a backend in trouble."""
+"""Shared by tests of deliveries: an engine with judged runs, and a backend in trouble."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What tests of observers share: logs of runs, and a sink that keeps every export."""
+"""Shared by tests of observers: logs of runs, and a sink that keeps every export."""
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager

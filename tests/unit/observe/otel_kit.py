@@ -1,4 +1,4 @@
-"""What tests of `OTelSink` share: an exporter of the SDK, and a sender, that keep what they get."""
+"""Shared by tests of `OTelSink`: an exporter of the SDK, and a sender, that keep what they get."""
 
 import threading
 from collections.abc import Mapping, Sequence

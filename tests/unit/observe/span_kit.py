@@ -1,4 +1,4 @@
-"""What tests of spans share: the start of a run, a call, and the span it becomes."""
+"""Shared by tests of spans: the start of a run, a call, and the span it becomes."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Where spans lie in time."""
+"""Tests the positions of spans in time."""
 
 from dataclasses import replace
 from datetime import timedelta

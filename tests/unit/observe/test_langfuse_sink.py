@@ -1,4 +1,4 @@
-"""What is LangfuseSink's own: its ids, its types of scores, and how it tells what it has."""
+"""Tests the parts of LangfuseSink alone: its ids, its types of scores, stored spans."""
 
 import base64
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What is LangSmithSink's own: projects, parents first, and feedback that waits for its run."""
+"""Tests the parts of LangSmithSink alone: projects, parents first, delayed feedback."""
 
 import uuid
 from dataclasses import replace

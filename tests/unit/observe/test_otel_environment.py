@@ -1,4 +1,4 @@
-"""What the environment says of a destination, and how spans get there over a real socket."""
+"""Tests what the environment says of a destination, and how spans get there over a real socket."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What an exporter gets of a span, and where it goes."""
+"""Tests what an exporter gets of a span, and where it goes."""
 
 import sys
 import threading

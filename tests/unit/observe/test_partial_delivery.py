@@ -1,4 +1,4 @@
-"""What a sink has taken before it failed is not sent again, and a bad trace alone is lost."""
+"""Spans that a sink took before it failed are not sent again; only a bad trace is lost."""
 
 import asyncio
 from collections.abc import Callable, Sequence

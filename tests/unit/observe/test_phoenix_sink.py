@@ -1,4 +1,4 @@
-"""What is PhoenixSink's own: projects, annotations, and what waits for spans to come."""
+"""Tests the parts of PhoenixSink alone: projects, annotations, waiting for spans."""
 
 import logging
 from dataclasses import replace

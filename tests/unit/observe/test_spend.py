@@ -1,4 +1,4 @@
-"""What runs have spent, from their logs alone."""
+"""Tests what runs have spent, from their logs alone."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What holds for the sink of every vendor, against a stand-in for its backend."""
+"""Tests the sinks of all vendors, each against a stand-in for its backend."""
 
 import asyncio
 import logging

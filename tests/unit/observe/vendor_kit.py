@@ -1,4 +1,4 @@
-"""What tests of the sinks of vendors share: work with a sink and a stand-in for its backend."""
+"""Shared by tests of the sinks of vendors: work with a sink and a stand-in for its backend."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What the detectors find, and what looks like it and is not."""
+"""Tests the findings of the detectors, and look-alikes that are none."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""What a redactor takes out of texts and of the payloads of events, and what it leaves."""
+"""Tests what a redactor takes out of texts and of the payloads of events, and what it leaves."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whatever has to be closed is an async context manager, and has `aclose`."""
+"""Every object that has to be closed is an async context manager with `aclose`."""
 
 import inspect
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What tests of `OpenAIEmbedder` share: an embeddings server at the wire, and one who asks it."""
+"""Shared by tests of `OpenAIEmbedder`: an embeddings server at the wire, and one who asks it."""
 
 import base64
 import json

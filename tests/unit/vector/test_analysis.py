@@ -1,4 +1,4 @@
-"""What text becomes when it is indexed: one test per promise of `analyze`."""
+"""Tests what text becomes when it is indexed: one test per promise of `analyze`."""
 
 import sqlite3
 import time

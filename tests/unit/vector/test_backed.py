@@ -1,4 +1,4 @@
-"""What every store before a database judges and does alike."""
+"""Tests the checks and conversions that all stores before a database share."""
 
 from lib.vector import PostgresVectorStore, Record
 from servers import postgres

@@ -1,4 +1,4 @@
-"""What a store can do is what it declares, also behind a proxy, on every version of Python."""
+"""A store can do what it declares, also behind a proxy, on every version of Python."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""How `OpenAIEmbedder` learns its dimension, holds it, and gives it up."""
+"""Tests how `OpenAIEmbedder` learns its dimension, holds it, and gives it up."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What `OpenAIEmbedder` refuses of a server's answers, what it tells, and what it tries again."""
+"""Tests answers that `OpenAIEmbedder` refuses, its messages, and its retries."""
 
 from typing import Any
 

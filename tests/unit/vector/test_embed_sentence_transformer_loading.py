@@ -1,4 +1,4 @@
-"""When a model is loaded into this process, what cannot be, and when it is let go."""
+"""Tests when a model is loaded, which cannot be, and when it is released."""
 
 import asyncio
 import subprocess

@@ -36,7 +36,7 @@ def products(code: NDArray[np.uint8], codes: NDArray[np.uint8]) -> Matrix:
 
 
 class Setting:
-    """What there is to choose from, and what is chosen where rows lie near a few directions."""
+    """An installation, and the searches chosen in it where rows lie near a few directions."""
 
     def __init__(self, *, installed: bool, cached: bool) -> None:
         self.products: Products | None = products if installed else None

@@ -1,4 +1,4 @@
-"""What `lib.vector` offers, and what it loads."""
+"""Tests what `lib.vector` offers, and what it loads."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Whose key goes to which address."""
+"""Each key goes to its own address only."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

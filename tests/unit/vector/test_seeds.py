@@ -1,4 +1,4 @@
-"""What at least k keys reach: never more than the k-th highest, whatever the order and the mask."""
+"""The threshold of at least k keys never exceeds the k-th highest, whatever the mask."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What a type checker knows of records: a list of floats comes back, any vector goes in."""
+"""Tests the types of records: a list of floats comes back, any vector goes in."""
 
 import inspect
 from array import array

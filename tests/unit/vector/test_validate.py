@@ -1,4 +1,4 @@
-"""What a store is given may be of subclasses; what it keeps is not."""
+"""Arguments of a store may be of subclasses; stored values are not."""
 
 from lib.vector import InMemoryVectorStore, Record
 from lib.vector.validate import checked_batch

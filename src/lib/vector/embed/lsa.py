@@ -77,7 +77,7 @@ class LSAEmbedder(AsyncClosable):
 
     @property
     def fingerprint(self) -> str:
-        """What identifies the fitted space: equal ones embed alike. Empty before `fit`."""
+        """An id of the fitted space: equal ones embed alike. Empty before `fit`."""
         return self._space.fingerprint if self._space else ""
 
     async def fit(self, texts: Sequence[str]) -> None:
@@ -125,7 +125,7 @@ class LSAEmbedder(AsyncClosable):
 
 @dataclass(frozen=True)
 class _Space:
-    """What a fit has learned.
+    """The state that a fit has learned.
 
     Attributes:
         dimension: the length of the vectors, above the number of axes.

@@ -31,7 +31,7 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class Contents(Protocol[T_contra]):
-    """What a store keeps beside the vectors; rows of one number belong together."""
+    """The data that a store keeps beside the vectors; rows of one number belong together."""
 
     def extend(self, items: Sequence[T_contra]) -> None:
         """Append the items of the rows that follow."""
@@ -51,7 +51,7 @@ C = TypeVar("C", bound=Contents[Any])
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot(Generic[C]):
-    """What a namespace held at one moment.
+    """The content of a namespace at one moment.
 
     Attributes:
         rows: the vectors, with their ids.

@@ -32,7 +32,7 @@ EXCLUDED = np.float32(3e38)  # vectors are at most 2**62 long, so no key comes n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which rows of a namespace may be returned.
+    """The rows of a namespace that may be returned.
 
     Attributes:
         mask: per row whether it may; None if all may.
@@ -59,7 +59,7 @@ class FirstPass(Protocol):
 
     @property
     def speedup(self) -> int:
-        """How many times faster than reading the rows as they are, about."""
+        """The approximate speed-up over reading the rows as they are."""
         ...
 
     def pending(self, size: int) -> int:

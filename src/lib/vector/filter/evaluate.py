@@ -1,4 +1,4 @@
-"""What a filter means: the reference that every store's translation must agree with.
+"""The meaning of filters: the reference that every store's translation agrees with.
 
 Written to be read, not to be fast; `lib.vector.filter.columns` is the fast one.
 """

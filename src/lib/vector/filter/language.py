@@ -1,4 +1,4 @@
-"""What users write, as a mapping or with `F`, the frozen tree that it becomes, and its folding."""
+"""The filter language: mappings or `F`, the frozen tree of both, and its folding."""
 
 from __future__ import annotations
 

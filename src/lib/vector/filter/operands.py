@@ -1,4 +1,4 @@
-"""Which operand each operator takes (rules R2, R4 to R7 and R11)."""
+"""The operands of each operator (rules R2, R4 to R7 and R11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a store cannot express in a filter: declared by its class, checked here before any I/O.
+"""Filters that a store cannot express: declared by its class, refused before any I/O.
 
 A class declares `refusals`, a set of the words below; without one it has to take every filter. The
 contract suite expects `UnsupportedFilter` for what is declared, and exact answers for the rest.

@@ -37,7 +37,7 @@ class Reranker(Protocol):
 
 
 class Index(Protocol):
-    """What can be searched by text, as an `EmbeddingIndex` can."""
+    """A searcher of texts, such as an `EmbeddingIndex`."""
 
     async def search(
         self,

@@ -58,7 +58,7 @@ _unspaced_runs = re.compile(f"([{_UNSPACED}]+)").split
 
 
 class _Folding(dict[int, str | None]):
-    """What `str.translate` makes of a character, worked out when it is first met."""
+    """The table of `str.translate`, computed for a character when it is first met."""
 
     def __missing__(self, code: int) -> str | None:
         char = chr(code)

@@ -27,7 +27,7 @@ _Totals: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Posting:
-    """Where one term of a query occurs.
+    """The occurrences of one term of a query.
 
     Attributes:
         rows: the texts that have it, ascending.

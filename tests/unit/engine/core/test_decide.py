@@ -1,4 +1,4 @@
-"""What comes next, where the paths of the engine's own runs do not lead."""
+"""Tests decisions that the engine's own runs do not reach."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

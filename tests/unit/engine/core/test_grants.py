@@ -1,4 +1,4 @@
-"""What a run grants to those that it starts: never more than it has, never twice."""
+"""Tests that a run grants child runs no more than it has, and never twice."""
 
 from datetime import UTC, datetime
 from typing import Any

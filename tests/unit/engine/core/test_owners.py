@@ -1,4 +1,4 @@
-"""What counts as a failure to get anywhere: not that a slow worker, which lives, lost its lease."""
+"""Tests what counts as a failure: not the lost lease of a slow worker that lives."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which time counts against a run's budget of seconds."""
+"""Tests which time counts against a run's budget of seconds."""
 
 from typing import Any
 

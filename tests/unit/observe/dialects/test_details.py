@@ -1,4 +1,4 @@
-"""What backends do with attributes, where that is a trap, one test each."""
+"""Tests attributes that backends read in surprising ways, one test each."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What each dialect makes of one span of each sort, to the letter.
+"""Tests the attributes of each dialect for one span of each sort, to the letter.
 
 A difference is either a mistake or a change that backends will see: then the file is written anew,
 by hand or with the value that the failing test shows, and says so in its commit.

@@ -1,4 +1,4 @@
-"""What tests of the OTLP sender share: spans to send, and a receiver on a real socket."""
+"""Shared by tests of the OTLP sender: spans to send, and a receiver on a real socket."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime

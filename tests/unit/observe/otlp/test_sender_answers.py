@@ -1,4 +1,4 @@
-"""What the OTLP sender makes of refusals and of answers of success."""
+"""Tests what the OTLP sender makes of refusals and of answers of success."""
 
 from dataclasses import replace
 

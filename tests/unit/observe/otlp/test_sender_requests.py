@@ -1,4 +1,4 @@
-"""What the OTLP sender sends: order, batches, sizes, headers, and who gets a turn meanwhile."""
+"""Tests requests of the OTLP sender: order, batches, sizes, headers, and fair turns."""
 
 import asyncio
 import gzip

@@ -1,4 +1,4 @@
-"""What the package offers can be had from it, and nothing else."""
+"""The package exports what it offers, and nothing else."""
 
 from operator import attrgetter
 

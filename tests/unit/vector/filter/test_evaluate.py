@@ -1,4 +1,4 @@
-"""What each operator says of each value: the reference, written out."""
+"""Tests what each operator says of each value: the reference, written out."""
 
 from typing import Any
 

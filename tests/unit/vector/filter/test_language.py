@@ -1,4 +1,4 @@
-"""How filters are written, and what is refused in which words."""
+"""Tests how filters are written, and the words of refusals."""
 
 from functools import reduce
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a store cannot say is named: the operator, the field, and a way out."""
+"""An error names what a store cannot express: the operator, the field, and a way out."""
 
 import pytest
 

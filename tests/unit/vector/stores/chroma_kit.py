@@ -1,4 +1,4 @@
-"""What tests of `ChromaVectorStore` share: a folder's store and client, and what is open."""
+"""Shared by tests of `ChromaVectorStore`: a folder's store and client, and what is open."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What tests of `LanceDBVectorStore` share: a folder's store, the driver's table, and records."""
+"""Shared by tests of `LanceDBVectorStore`: a folder's store, the driver's table, and records."""
 
 from datetime import timedelta
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What tests of `PineconeVectorStore` share: a store of a server, and what the server was sent."""
+"""Shared by tests of `PineconeVectorStore`: a store of a server, and what the server was sent."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""What tests of a Qdrant server share: one behind a transport, and records.
+"""Shared by tests of a Qdrant server: one behind a transport, and records.
 
 There is no such server in a registry. Behind the client's HTTP transport stands one that keeps its
 points with the client's in-process mode, answers in the server's JSON, and can be made to fail.

@@ -1,4 +1,4 @@
-"""What tests of SQLite vector stores share: a file of records, and how a store is refused."""
+"""Shared by tests of SQLite vector stores: a file of records, and how a store is refused."""
 
 from pathlib import Path
 

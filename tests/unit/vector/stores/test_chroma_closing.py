@@ -1,4 +1,4 @@
-"""How a `ChromaVectorStore` ends, and that nothing stays open."""
+"""Tests the end of a `ChromaVectorStore`: nothing stays open."""
 
 import asyncio
 import threading

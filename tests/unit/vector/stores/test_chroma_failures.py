@@ -1,4 +1,4 @@
-"""What Chroma's client raises of its own is an error of the library."""
+"""Errors of Chroma's client become errors of the library."""
 
 import pytest
 

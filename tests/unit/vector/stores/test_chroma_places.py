@@ -1,4 +1,4 @@
-"""Where a `ChromaVectorStore` keeps its records, and what cannot be such a place."""
+"""Tests where a `ChromaVectorStore` keeps its records, and what cannot be such a place."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""That `ChromaVectorStore` finds what is nearest, and as many, whatever Chroma's index says."""
+"""`ChromaVectorStore` finds the k nearest, whatever Chroma's index returns."""
 
 import asyncio
 from pathlib import Path

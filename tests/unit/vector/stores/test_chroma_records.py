@@ -1,4 +1,4 @@
-"""What Chroma gets wrong of records and filters, and what `ChromaVectorStore` makes of it."""
+"""Tests records and filters that Chroma handles wrongly and `ChromaVectorStore` corrects."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How calls and stores of LanceDB end, and what is made of places that are empty or dropped."""
+"""Tests the end of calls and stores of LanceDB, and empty or dropped places."""
 
 import asyncio
 from pathlib import Path

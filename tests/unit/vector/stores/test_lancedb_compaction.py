@@ -1,4 +1,4 @@
-"""When a LanceDB store merges its small files, and what comes of it among other writers."""
+"""Tests when a LanceDB store merges its small files, and what comes of it among other writers."""
 
 import asyncio
 from datetime import timedelta

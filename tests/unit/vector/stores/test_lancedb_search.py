@@ -1,4 +1,4 @@
-"""What a LanceDB store finds: exact scores, filters, ids of any text, metadata as it was."""
+"""Tests what a LanceDB store finds: exact scores, filters, ids of any text, metadata as it was."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which tables and places a LanceDB store takes, and what it says of the others."""
+"""Tests which tables and places a LanceDB store takes, and what it says of the others."""
 
 import sys
 from pathlib import Path

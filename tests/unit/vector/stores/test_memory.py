@@ -1,4 +1,4 @@
-"""What the in-memory store does beside the contract: dimensions, threads, and their order."""
+"""Tests what the in-memory store does beside the contract: dimensions, threads, and their order."""
 
 import asyncio
 from threading import Event, current_thread, main_thread

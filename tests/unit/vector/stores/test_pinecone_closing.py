@@ -1,4 +1,4 @@
-"""How a `PineconeVectorStore` ends, and what becomes of its connections."""
+"""Tests the end of a `PineconeVectorStore` and of its connections."""
 
 import asyncio
 import threading

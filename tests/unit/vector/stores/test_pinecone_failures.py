@@ -1,4 +1,4 @@
-"""What Pinecone refuses, or answers that cannot be: as errors of the library."""
+"""Refusals and impossible answers of Pinecone become errors of the library."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which index a `PineconeVectorStore` uses or makes, and what cannot be one."""
+"""Tests which index a `PineconeVectorStore` uses or makes, and what cannot be one."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What Pinecone is given for names, metadata, filters and vectors, and what comes of them."""
+"""Tests what Pinecone is given for names, metadata, filters and vectors, and what comes of them."""
 
 import json
 

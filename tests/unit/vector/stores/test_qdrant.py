@@ -1,4 +1,4 @@
-"""What a Qdrant store promises beside the contract: vectors, folders, the form of filters."""
+"""Tests what a Qdrant store promises beside the contract: vectors, folders, the form of filters."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""How a Qdrant store ends, and what it makes of a place that is empty, dropped or closed."""
+"""Tests the end of a Qdrant store, and places that are empty, dropped or closed."""
 
 import asyncio
 import json

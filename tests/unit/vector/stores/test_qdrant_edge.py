@@ -1,4 +1,4 @@
-"""What Qdrant's own engine makes of our filters: its shard runs in this process, without a server.
+"""Tests our filters in Qdrant's own engine: its shard runs in this process.
 
 The in-process mode of qdrant-client, which the contract runs on, is written anew in Python.
 """

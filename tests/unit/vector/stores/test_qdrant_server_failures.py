@@ -1,4 +1,4 @@
-"""What a Qdrant server refuses, or holds that is not the store's: as errors of the library."""
+"""Refusals and foreign content of a Qdrant server become errors of the library."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""What a SQLite vector store makes of the files it finds, and of disks that refuse."""
+"""Tests the files that a SQLite vector store meets, and disks that refuse."""
 
 import asyncio
 import os

@@ -50,7 +50,7 @@ Appended = Callable[[int, int, int, Mapping[str, tuple[int, bool]]], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much a store writes with one statement, and how much it caches.
+    """Limits of what a store writes with one statement, and of its caches.
 
     Attributes:
         appends: of one statement.

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much a store does in one round trip, and how much it caches.
+    """Limits of what a store does in one round trip, and of its caches.
 
     Attributes:
         operations: written by one script.

@@ -65,7 +65,7 @@ class LearningPass:
 
     @property
     def speedup(self) -> int:
-        """How many times faster than reading the rows as they are, with what was left of late."""
+        """The expected speed-up over reading all rows, from the shares that were left of late."""
         rows = 1.0 / self._by.speedup + SURVIVOR / _FLOAT * self._left
         return max(1, round(1.0 / rows))
 

@@ -77,12 +77,12 @@ class Basis:
 
     @property
     def width(self) -> int:
-        """How many numbers stand for a row: its head, and the length of its tail."""
+        """The numbers that stand for a row: its head, and the length of its tail."""
         return self.directions.shape[1] + 1
 
     @property
     def slack(self) -> float:
-        """How far z y may be below x q, relative to |x| |q|, but for what underflows in z."""
+        """The most that z y may be below x q, relative to |x| |q|, but for what underflows in z."""
         return 2.1 * self.rounding + 1.1 * self.skew
 
     def rows(self, vectors: Floats, lengths: Floats) -> Floats:

@@ -343,7 +343,7 @@ class ProjectedCodes(Codes):
 
     @property
     def width(self) -> int:
-        """How many numbers the code of a row stands for."""
+        """The count of numbers that the code of a row stands for."""
         return self._basis.width
 
     def candidates(self, rows: Rows, query: Floats, k: int, among: Selection) -> NDArray[np.intp]:

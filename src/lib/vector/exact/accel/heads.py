@@ -56,12 +56,12 @@ class Heads:
 
     @property
     def width(self) -> int:
-        """How many numbers stand for a row."""
+        """The count of numbers that stand for a row."""
         return self._basis.width
 
     @property
     def speedup(self) -> int:
-        """How many times faster than reading the rows as they are, about."""
+        """The approximate speed-up over reading the rows as they are."""
         cached = 4 * self.width * self._size <= _ONE_THREAD_BYTES
         return max(1, len(self._basis.directions) * (_CACHED if cached else 1) // self.width)
 

@@ -1,4 +1,4 @@
-"""How near a row must be at least: some rows that look near, scored as they are.
+"""The least score of a hit, from exact scores of some rows that look near.
 
 Nothing depends on which rows these are but the time.
 """

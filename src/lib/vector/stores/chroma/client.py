@@ -43,7 +43,7 @@ _writing: WeakValueDictionary[str, Lock] = WeakValueDictionary()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Location:
-    """Where a store keeps its records.
+    """The server or folder where a store keeps its records.
 
     Attributes:
         path: of a folder; None for a server or for memory.
@@ -94,7 +94,7 @@ async def opened(location: Location) -> Any:
 
 
 class _Client(AsyncClient):
-    """What `chromadb.AsyncHttpClient` returns, made off the event loop.
+    """The client that `chromadb.AsyncHttpClient` returns, made off the event loop.
 
     Workaround: that function reads files on the event loop, checks no TLS certificates, and keeps
     the connections of all clients in one dict of the class, by the hash of their loop; a later

@@ -1,4 +1,4 @@
-"""What `ChromaVectorStore` asks of its client: one collection for each namespace."""
+"""The calls of `ChromaVectorStore` to its client: one collection for each namespace."""
 
 from __future__ import annotations
 

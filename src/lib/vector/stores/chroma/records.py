@@ -110,7 +110,7 @@ def requests(batch: Batch, most: int) -> Iterator[slice]:
 
 
 class Rows:
-    """What Chroma returned: of one query, or of a get."""
+    """The rows that Chroma returned, of one query or of a get."""
 
     def __init__(self, found: Mapping[str, Any]) -> None:
         """Take the answer to `get`, or one of those to `query`."""

@@ -1,4 +1,4 @@
-"""What `LanceDBVectorStore` asks of LanceDB: one table, opened.
+"""The calls of `LanceDBVectorStore` to LanceDB: one table, opened.
 
 Every write commits a version of the table, so it is there as a whole or not at all, and a reader
 sees one version. LanceDB searches without an index, hence exactly. Its distances are 32-bit floats

@@ -1,4 +1,4 @@
-"""Which index it is: found through the control plane, made if that is wanted."""
+"""Finds the index through the control plane, or creates it where that is enabled."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class Freshness:
-    """What was written to each namespace and not yet seen."""
+    """The writes to each namespace that searches have not shown yet."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What `PineconeVectorStore` asks of its index."""
+"""The calls of `PineconeVectorStore` to its index."""
 
 from __future__ import annotations
 

@@ -52,12 +52,12 @@ class Table:
 
     @property
     def place(self) -> str:
-        """Where it is, for messages."""
+        """The place of the table, for messages."""
         return f"vector table {self.name!r}"
 
     @property
     def wanted_index(self) -> Index | None:
-        """What an HNSW index on it would hold.
+        """The content of an HNSW index on it, None for no index.
 
         Beyond 2,000 dimensions pgvector indexes 16-bit floats, which end at 65,504: directions
         fit in, a vector of any length need not. So other metrics stay exact there.

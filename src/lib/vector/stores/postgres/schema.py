@@ -78,7 +78,7 @@ _SCORES: Final[dict[Metric, sql.SQL]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """What statements need to know of a table that is ready.
+    """The facts of a ready table that statements need.
 
     Attributes:
         table: its configuration.

@@ -1,4 +1,4 @@
-"""How records are found: the nearest, exactly or through the HNSW index, and the best by words.
+"""Searches: the nearest records, exactly or through the HNSW index, and the best by words.
 
 An HNSW index knows nothing of namespaces and filters: it yields neighbours, and those that do not
 pass are thrown away. Where few pass, hardly any of the true neighbours is left, however many rows
@@ -103,7 +103,7 @@ _RANKED: Final = sql.SQL(r"""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """What is looked for.
+    """The query of a search.
 
     Attributes:
         where: which records may be found.

@@ -98,7 +98,7 @@ class _Index:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What a database holds of a table."""
+    """The parts of a table that a database holds."""
 
     table: Table
     config: str

@@ -1,4 +1,4 @@
-"""What `QdrantVectorStore` asks of its client: one collection, opened."""
+"""The calls of `QdrantVectorStore` to its client: one collection, opened."""
 
 from __future__ import annotations
 

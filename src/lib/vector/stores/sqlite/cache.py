@@ -62,7 +62,7 @@ _numbers: Final = count()
 
 
 class RowIds:
-    """What stands beside each vector: its row in the file, and how many terms its text has.
+    """The columns beside each vector: its row in the file, and its count of terms.
 
     Attributes:
         number: tells these rows from those of all others.
@@ -91,7 +91,7 @@ class RowIds:
 
 
 class FoundRows:
-    """What the file has beside the vectors of rows that were found, those found first let go first.
+    """Texts and metadata of found rows; those found first are dropped first.
 
     A row never changes: what replaces it in its namespace is another one. One thread puts rows in;
     others may look meanwhile.
@@ -143,7 +143,7 @@ class CachedNamespace:
 
     @property
     def snapshot(self) -> Snapshot[RowIds]:
-        """What the namespace holds."""
+        """The content of the namespace."""
         return self._partition.snapshot
 
     def upsert(

@@ -103,7 +103,7 @@ class Table:
 
     @property
     def label(self) -> str:
-        """Where it is, for messages."""
+        """The place of the table, for messages."""
         return f"vector table {self.name!r} in {self.path!r}"
 
 

@@ -1,4 +1,4 @@
-"""What a server can do to the event loop: little at a time, and not for long."""
+"""A server gets little work of the event loop at a time, and not for long."""
 
 import asyncio
 import time
@@ -32,7 +32,7 @@ async def resolve(host: str, port: int) -> list[str]:
 
 
 class Turns:
-    """How much work of this thread lies between two turns of another task."""
+    """Return how much work of this thread lies between two turns of another task."""
 
     def __init__(self) -> None:
         self.times_s: list[float] = []

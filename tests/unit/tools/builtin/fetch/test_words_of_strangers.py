@@ -1,4 +1,4 @@
-"""Whatever a server can write, nothing of it stands in an error outside of a fence."""
+"""No text of a server stands in an error outside of a fence."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What tests of file access share: other platforms, a refusal, descriptors that are left open."""
+"""Shared by tests of file access: other platforms, a refusal, descriptors that are left open."""
 
 import gc
 from collections.abc import Callable, Generator

@@ -1,4 +1,4 @@
-"""What depends on the platform, as far as this one can show it."""
+"""Tests what depends on the platform, as far as this one can show it."""
 
 import os
 from collections.abc import Callable

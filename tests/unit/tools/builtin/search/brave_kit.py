@@ -1,4 +1,4 @@
-"""What tests of Brave Search share: a server, a clock that passes as one sleeps, refusals."""
+"""Shared by tests of Brave Search: a server, a clock that passes as one sleeps, refusals."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What tests of SearXNG share: its answers, a server, and how it refuses."""
+"""Shared by tests of SearXNG: its answers, a server, and how it refuses."""
 
 import json
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""What a search server could learn or set beside the query: cookies, proxies."""
+"""Tests that a search server gets the query alone: no cookies, no proxy."""
 
 import asyncio
 import json
