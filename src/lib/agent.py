@@ -396,7 +396,7 @@ def _as_models(value: Model | Sequence[Model]) -> tuple[Model, ...]:
         if isinstance(each, str):
             check_model(each)
         else:
-            require_attribute(each, "complete", "is no model: name one, or give a client of one")
+            require_attribute(each, "complete", "a model", "name one, or give a client of one")
     return tuple(models)
 
 

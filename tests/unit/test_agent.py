@@ -391,14 +391,14 @@ def test_an_invalid_part_of_an_agent_is_refused_with_the_way_out() -> None:
         ),
         (ValueError, "got 'openai:'", lambda: Agent("openai:")),
         (ValueError, "expected a model or several, got an empty list", lambda: Agent([])),
-        (TypeError, "int is no model", lambda: Agent([wrong(7)])),
+        (TypeError, "expected a model, got int", lambda: Agent([wrong(7)])),
         (ValueError, "got an empty one", lambda: Agent(client, name=" ")),
         (
             TypeError,
             "expected text as an agent's name, got int",
             lambda: Agent(client, name=wrong(7)),
         ),
-        (TypeError, "tools are given as a list", lambda: Agent(client, tools=wrong(look))),
+        (TypeError, "expected tools as a list", lambda: Agent(client, tools=wrong(look))),
         (
             TypeError,
             "expected a function, a Tool or an agent as a tool, got str",
@@ -425,7 +425,11 @@ def test_an_invalid_part_of_an_agent_is_refused_with_the_way_out() -> None:
             "have the name 'look'",
             lambda: Agent(client, tools=[look, Agent(client).as_tool("Looks.", name="look")]),
         ),
-        (TypeError, "is no agent", lambda: Engine("memory:", agents=[wrong(client)])),
+        (
+            TypeError,
+            "expected an Agent, got ScriptedClient",
+            lambda: Engine("memory:", agents=[wrong(client)]),
+        ),
         (
             ValueError,
             "two agents of one engine have the name 'agent'",

@@ -26,18 +26,18 @@ def as_list(value: Iterable[T], what: str, example: str) -> list[T]:
         TypeError: it is a single value, or text.
     """
     if isinstance(value, type | str | bytes) or not hasattr(value, "__iter__"):
-        raise TypeError(f"{what} are given as a list, such as {example}, got {type_label(value)}")
+        raise TypeError(f"expected {what} as a list, such as {example}, got {type_label(value)}")
     return list(value)
 
 
-def require_attribute(value: object, name: str, message: str) -> None:
+def require_attribute(value: object, name: str, expected: str, way_out: str) -> None:
     """Refuse a value without this attribute, and a class in place of an instance.
 
     Raises:
-        TypeError: with the type of the value, then the message.
+        TypeError: names the expected thing, the type of the value, and the way out.
     """
     if isinstance(value, type) or not hasattr(value, name):
-        raise TypeError(f"{type_label(value)} {message}")
+        raise TypeError(f"expected {expected}, got {type_label(value)}: {way_out}")
 
 
 def require_optional_text(**names: object) -> None:
@@ -48,7 +48,7 @@ def require_optional_text(**names: object) -> None:
     """
     for name, value in names.items():
         if value is not None and not isinstance(value, str):
-            message = f"{name} is text or None, got {type_label(value)}"
+            message = f"expected text or None as {name}, got {type_label(value)}"
             raise TypeError(f"{message}: write {name}=str(…)")
 
 
@@ -59,7 +59,7 @@ def require_nonempty_key(idempotency_key: object) -> None:
         ValueError: it is.
     """
     if idempotency_key == "":
-        raise ValueError("an idempotency key has at least one character")
+        raise ValueError("expected an idempotency key, got an empty text: None is for no key")
 
 
 def require_text(**texts: object) -> None:
@@ -70,7 +70,7 @@ def require_text(**texts: object) -> None:
     """
     for name, value in texts.items():
         if not isinstance(value, str):
-            raise TypeError(f"{name} is text, got {type_label(value)}")
+            raise TypeError(f"expected text as {name}, got {type_label(value)}")
 
 
 def as_run_id(value: object) -> str:
@@ -80,7 +80,7 @@ def as_run_id(value: object) -> str:
         TypeError: it is no text, such as a handle on the run.
     """
     if not isinstance(value, str):
-        message = f"a run is named by its id, a text, got {type_label(value)}"
+        message = f"expected the id of a run, got {type_label(value)}"
         raise TypeError(f"{message}: write its .id" if hasattr(value, "id") else message)
     return value
 
@@ -94,14 +94,14 @@ def check_wait(wait: object, timeout_s: object) -> None:
     """
     if not isinstance(wait, bool):
         raise TypeError(
-            f"wait is True or False, got {type_label(wait)}: timeout_s= bounds the wait"
+            f"expected True or False as wait, got {type_label(wait)}: timeout_s= bounds the wait"
         )
     if timeout_s is None:
         return
     if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float):
-        raise TypeError(f"timeout_s is a number of seconds or None, got {type_label(timeout_s)}")
+        raise TypeError(f"expected seconds or None as timeout_s, got {type_label(timeout_s)}")
     if isnan(timeout_s) or timeout_s < 0:
-        raise ValueError(f"timeout_s is 0 or more seconds, got {timeout_s!r}")
+        raise ValueError(f"expected 0 or more seconds as timeout_s, got {timeout_s!r}")
     if not wait:
         raise ValueError("expected wait=False or timeout_s=, got both: wait=False never waits")
 
@@ -126,5 +126,5 @@ def as_messages(value: Input) -> list[Message]:
 
 
 def _no_message(got: str) -> TypeError:
-    message = f"what is said is text, a Message or a list of them, got {got}"
-    return TypeError(f"{message}: Message.user(…) makes one")
+    message = f"expected text, a Message or a list of them as input, got {got}"
+    return TypeError(f"{message}: use Message.user(…)")

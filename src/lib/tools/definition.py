@@ -220,14 +220,16 @@ class ToolRegistry:
             ValueError: two of them have one name.
         """
         if isinstance(tools, Tool):
-            raise TypeError(f"tools are given as a list: write [{tools.name}]")
+            raise TypeError(f"expected tools as a list, got a tool: write [{tools.name}]")
         if isinstance(tools, str) or not hasattr(tools, "__iter__"):
             got = type(tools).__name__
-            raise TypeError(f"tools are given as a list, such as [refund], got {got}")
+            raise TypeError(f"expected tools as a list, such as [refund], got {got}")
         self._tools: dict[str, Tool] = {}
         for tool in cast(Iterable[object], tools):
             if not isinstance(tool, Tool):
-                raise TypeError(f"{tool!r:.100} is no tool: write @tool before the function")
+                raise TypeError(
+                    f"expected a Tool, got {tool!r:.100}: write @tool before the function"
+                )
             if tool.name in self._tools:
                 raise ValueError(f"two tools are named {tool.name!r}: rename one of them")
             self._tools[tool.name] = tool

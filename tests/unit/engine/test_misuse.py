@@ -31,50 +31,107 @@ def model() -> LLMHandler:
 
 MODEL = model()
 AGENT = AgentTool("helper", "Helps", "react")
-TO_HANDLERS = "is no handler: give clients to an LLMHandler, tools to a ToolHandler"
-HANDLERS = "handlers are given as a list, such as [LLMHandler(…), ToolHandler(…)], got"
-ALGORITHMS = "algorithms are given as a list, such as [React()], got"
-TO_ALGORITHMS = "is no algorithm: give an instance, such as React()"
-TOOLS = "tools are given as a list, such as [refund], got"
-GUARDS = "guards are given as a list, such as [InjectionGuard()], got"
-TO_GUARDS = "is no guard: give an instance, such as InjectionGuard()"
+HANDLERS = "expected handlers as a list, such as [LLMHandler(…), ToolHandler(…)], got"
+ALGORITHMS = "expected algorithms as a list, such as [React()], got"
+TOOLS = "expected tools as a list, such as [refund], got"
+GUARDS = "expected guards as a list, such as [InjectionGuard()], got"
 MADE: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]] = [
-    (Engine, (MemoryEventStore, []), {}, "the class MemoryEventStore is no event store: open_st"),
-    (Engine, ([MODEL], MemoryEventStore()), {}, "list is no event store: open_store(…) makes one"),
+    (
+        Engine,
+        (MemoryEventStore, []),
+        {},
+        "an EventStore, got the class MemoryEventStore: use open_store(",
+    ),
+    (
+        Engine,
+        ([MODEL], MemoryEventStore()),
+        {},
+        "expected an EventStore, got list: use open_store(…)",
+    ),
     (Engine, (MemoryEventStore(), MODEL), {}, f"{HANDLERS} LLMHandler"),
     (Engine, (MemoryEventStore(), None), {}, f"{HANDLERS} NoneType"),
     (Engine, (MemoryEventStore(), look), {}, f"{HANDLERS} FunctionTool"),
     (Engine, (MemoryEventStore(), "llm"), {}, f"{HANDLERS} str"),
-    (Engine, (MemoryEventStore(), [plain]), {}, f"function {TO_HANDLERS}"),
-    (Engine, (MemoryEventStore(), [look]), {}, f"FunctionTool {TO_HANDLERS}"),
-    (Engine, (MemoryEventStore(), [LLMHandler]), {}, f"the class LLMHandler {TO_HANDLERS}"),
+    (
+        Engine,
+        (MemoryEventStore(), [plain]),
+        {},
+        "expected a Handler, got function: give clients to an LLMHandler,",
+    ),
+    (
+        Engine,
+        (MemoryEventStore(), [look]),
+        {},
+        "a Handler, got FunctionTool: give clients to an LLMHandler,",
+    ),
+    (
+        Engine,
+        (MemoryEventStore(), [LLMHandler]),
+        {},
+        "a Handler, got the class LLMHandler: give clients",
+    ),
     (Engine, (MemoryEventStore(), []), {"algorithms": React()}, f"{ALGORITHMS} React"),
     (Engine, (MemoryEventStore(), []), {"algorithms": React}, f"{ALGORITHMS} the class React"),
     (Engine, (MemoryEventStore(), []), {"algorithms": "react"}, f"{ALGORITHMS} str"),
-    (Engine, (MemoryEventStore(), []), {"algorithms": [React]}, f"the class React {TO_ALGORITHMS}"),
-    (Engine, (MemoryEventStore(), []), {"algorithms": ["react"]}, f"str {TO_ALGORITHMS}"),
-    (Engine, (MemoryEventStore(), []), {"algorithms": [MODEL]}, f"LLMHandler {TO_ALGORITHMS}"),
-    (Engine, (MemoryEventStore(), []), {"blobs": "blobs/"}, "str is no blob store: DirectoryBlo"),
-    (Engine, (MemoryEventStore(), []), {"redactor": str.upper}, "method_descriptor is no redact"),
-    (LLMHandler, (None,), {}, "NoneType is no client: an LLMHandler takes one such as ChatClient"),
+    (
+        Engine,
+        (MemoryEventStore(), []),
+        {"algorithms": [React]},
+        "an Algorithm, got the class React: use an",
+    ),
+    (
+        Engine,
+        (MemoryEventStore(), []),
+        {"algorithms": ["react"]},
+        "expected an Algorithm, got str: use an instance",
+    ),
+    (
+        Engine,
+        (MemoryEventStore(), []),
+        {"algorithms": [MODEL]},
+        "an Algorithm, got LLMHandler: use an instance",
+    ),
+    (
+        Engine,
+        (MemoryEventStore(), []),
+        {"blobs": "blobs/"},
+        "a BlobStore, got str: use DirectoryBlobStore",
+    ),
+    (
+        Engine,
+        (MemoryEventStore(), []),
+        {"redactor": str.upper},
+        "a Redactor, got method_descriptor: use",
+    ),
+    (LLMHandler, (None,), {}, "expected an LLMClient, got NoneType: use one such as ChatClient"),
     (LLMHandler, (ScriptedClient([]),), {"guards": plain}, f"{GUARDS} function"),
-    (LLMHandler, (ScriptedClient([]),), {"guards": [plain]}, f"function {TO_GUARDS}"),
-    (ToolHandler, (look,), {}, "tools are given as a list: write [look]"),
+    (
+        LLMHandler,
+        (ScriptedClient([]),),
+        {"guards": [plain]},
+        "expected a guard, got function: use an instance, such as",
+    ),
+    (ToolHandler, (look,), {}, "expected tools as a list, got a tool: write [look]"),
     (ToolHandler, (plain,), {}, f"{TOOLS} function"),
     (ToolHandler, ("look",), {}, f"{TOOLS} str"),
     (ToolHandler, ([look],), {"guards": InjectionGuard()}, f"{GUARDS} InjectionGuard"),
-    (ToolHandler, ([look],), {"guards": [InjectionGuard]}, f"the class InjectionGuard {TO_GUARDS}"),
+    (
+        ToolHandler,
+        ([look],),
+        {"guards": [InjectionGuard]},
+        "a guard, got the class InjectionGuard: use an",
+    ),
     (
         ChildHandler,
         (AGENT,),
         {},
-        "agents are given as a list, such as [AgentTool(…)], got AgentTool",
+        "expected agents as a list, such as [AgentTool(…)], got AgentTool",
     ),
     (
         ChildHandler,
         ([React()],),
         {},
-        "React is no agent: AgentTool(name, description, algorithm) is",
+        "expected an AgentTool, got React: use AgentTool(name,",
     ),
     (ChildHandler, ([AGENT],), {"guards": plain}, f"{GUARDS} function"),
 ]
@@ -99,9 +156,9 @@ def test_parts_may_come_from_any_iterable() -> None:
     assert engine.algorithm("react").name == "react"
 
 
-EXPECTED = "what is said is text, a Message or a list of them, got"
+EXPECTED = "expected text, a Message or a list of them as input, got"
 INPUTS: list[tuple[Any, str]] = [
-    (None, f"{EXPECTED} NoneType: Message.user(…) makes one"),
+    (None, f"{EXPECTED} NoneType: use Message.user(…)"),
     (123, f"{EXPECTED} int"),
     (b"hi", f"{EXPECTED} bytes"),
     (["hi"], f"{EXPECTED} list of str"),
@@ -128,26 +185,26 @@ async def test_input_other_than_messages_is_refused_before_a_run_or_turn_begins(
 
 
 PHOTO = Message.user(Image(data=b"p" * 300_000, media_type="image/png"))
-BUDGET = "is no budget: write Budget(tokens=…)"
+BUDGET = "use Budget(tokens=…)"
 CALLS: list[tuple[str, dict[str, Any], str]] = [
-    ("start", {"tenant": 5}, "tenant is text or None, got int: write tenant=str(…)"),
-    ("start", {"user": 5}, "user is text or None, got int"),
-    ("start", {"idempotency_key": 5}, "idempotency_key is text or None, got int"),
-    ("start", {"budget": 5}, f"int {BUDGET}"),
-    ("start", {"budget": {"tokens": 5}}, f"dict {BUDGET}"),
-    ("start", {"budget": Budget}, f"the class Budget {BUDGET}"),
-    ("start", {"algorithm": React()}, "an algorithm is named, as by 'react', got React"),
-    ("start", {"algorithm": ["react"]}, "an algorithm is named, as by 'react', got list"),
-    ("start_session", {"algorithm": React}, "is named, as by 'react', got the class React"),
-    ("start_session", {"tenant": 5}, "tenant is text or None, got int"),
-    ("start_session", {"user": 5}, "user is text or None, got int"),
-    ("start_session", {"idempotency_key": b"k"}, "idempotency_key is text or None, got bytes"),
-    ("start_session", {"budget": 5}, f"int {BUDGET}"),
-    ("start_session", {"turn_budget": 5}, f"int {BUDGET}"),
-    ("send", {"user": 5}, "user is text or None, got int"),
-    ("send", {"idempotency_key": 5}, "idempotency_key is text or None, got int"),
-    ("cancel", {"user": 5}, "user is text or None, got int"),
-    ("cancel", {"reason": 5}, "reason is text, got int"),
+    ("start", {"tenant": 5}, "text or None as tenant, got int: write tenant=str(…)"),
+    ("start", {"user": 5}, "text or None as user, got int"),
+    ("start", {"idempotency_key": 5}, "text or None as idempotency_key, got int"),
+    ("start", {"budget": 5}, f"expected a Budget, got int: {BUDGET}"),
+    ("start", {"budget": {"tokens": 5}}, f"expected a Budget, got dict: {BUDGET}"),
+    ("start", {"budget": Budget}, f"a Budget, got the class Budget: {BUDGET}"),
+    ("start", {"algorithm": React()}, "an algorithm's name, such as 'react', got React"),
+    ("start", {"algorithm": ["react"]}, "an algorithm's name, such as 'react', got list"),
+    ("start_session", {"algorithm": React}, "name, such as 'react', got the class React"),
+    ("start_session", {"tenant": 5}, "text or None as tenant, got int"),
+    ("start_session", {"user": 5}, "text or None as user, got int"),
+    ("start_session", {"idempotency_key": b"k"}, "text or None as idempotency_key, got bytes"),
+    ("start_session", {"budget": 5}, f"expected a Budget, got int: {BUDGET}"),
+    ("start_session", {"turn_budget": 5}, f"expected a Budget, got int: {BUDGET}"),
+    ("send", {"user": 5}, "text or None as user, got int"),
+    ("send", {"idempotency_key": 5}, "text or None as idempotency_key, got int"),
+    ("cancel", {"user": 5}, "text or None as user, got int"),
+    ("cancel", {"reason": 5}, "expected text as reason, got int"),
 ]
 
 
@@ -173,7 +230,7 @@ async def test_a_call_with_an_argument_of_the_wrong_type_has_no_effect(
     ("name", "expected"),
     [
         ("tenant", "expected a tenant's id, got an empty text"),
-        ("idempotency_key", "an idempotency key has at least one character"),
+        ("idempotency_key", "expected an idempotency key, got an empty text"),
     ],
 )
 async def test_an_empty_name_is_refused_before_its_content_is_stored(
@@ -196,10 +253,10 @@ async def test_comments_on_decisions_and_turns_must_be_text() -> None:
     async with make_engine(ScriptedClient(["hi"])) as engine:
         started = await engine.start("go")
         for decide in (started.approve, started.deny):
-            with pytest.raises(TypeError, match=r"^comment is text, got int$"):
+            with pytest.raises(TypeError, match=r"^expected text as comment, got int$"):
                 await decide("tool/1/c1", comment=number)
         turn = await (await engine.start_session()).send("hi")
-        with pytest.raises(TypeError, match=r"^reason is text, got int$"):
+        with pytest.raises(TypeError, match=r"^expected text as reason, got int$"):
             await turn.cancel(number)
 
 
@@ -209,11 +266,11 @@ async def test_a_run_and_a_session_are_named_by_their_ids() -> None:
         missing: Any = None
         number: Any = 5
         for handle in (engine.run, engine.session):
-            with pytest.raises(TypeError, match=r"a text, got NoneType$"):
+            with pytest.raises(TypeError, match=r"expected the id of a run, got NoneType$"):
                 handle(missing)
-            with pytest.raises(TypeError, match="named by its id, a text, got Session: write "):
+            with pytest.raises(TypeError, match="expected the id of a run, got Session: write "):
                 handle(session)
-            with pytest.raises(TypeError, match="tenant is text or None, got int"):
+            with pytest.raises(TypeError, match="text or None as tenant, got int"):
                 handle(session.id, tenant=number)
-        with pytest.raises(TypeError, match=r"a text, got NoneType$"):
+        with pytest.raises(TypeError, match=r"expected the id of a run, got NoneType$"):
             await engine.resume(missing)

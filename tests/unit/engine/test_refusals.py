@@ -58,15 +58,19 @@ def test_a_wrong_store_or_handler_is_refused_with_the_way_out() -> None:
     number: Any = 7
     client: Any = ScriptedClient([])
 
-    with pytest.raises(TypeError, match="int is no event store: open_store"):
+    with pytest.raises(TypeError, match="expected an EventStore, got int: use open_store"):
         Engine(number, [], algorithms=[React()])
-    with pytest.raises(TypeError, match="ScriptedClient is no handler: give clients to an LLMH"):
+    with pytest.raises(
+        TypeError, match="expected a Handler, got ScriptedClient: give clients to an LLMH"
+    ):
         Engine(MemoryEventStore(), [client], algorithms=[React()])
 
 
 @pytest.mark.parametrize(("given", "name"), [("gpt-5", "str"), (ScriptedClient, "ScriptedClient")])
 def test_a_wrong_client_is_refused_with_the_way_out(given: Any, name: str) -> None:
-    with pytest.raises(TypeError, match=f"{name} is no client: an LLMHandler takes one such as"):
+    with pytest.raises(
+        TypeError, match=f"expected an LLMClient, got (the class )?{name}: use one such as"
+    ):
         LLMHandler(given)
 
 

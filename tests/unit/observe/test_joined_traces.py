@@ -82,7 +82,7 @@ async def test_what_is_no_text_is_refused_before_anything_is_kept():
     async def main() -> list[Any]:
         async with make_engine(ScriptedClient(["done"])) as engine:
             for start in (engine.start("go", traceparent=7), engine.start_session(traceparent=7)):  # pyright: ignore[reportArgumentType] - that is the test
-                with pytest.raises(TypeError, match="traceparent is text or None"):
+                with pytest.raises(TypeError, match="text or None as traceparent"):
                     await start
             return list(await engine.store.runs())
 

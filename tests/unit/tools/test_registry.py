@@ -35,9 +35,11 @@ def test_what_is_no_tool_is_refused_with_a_way_out() -> None:
     plain: Any = [len]
     single: Any = send
 
-    with pytest.raises(TypeError, match="is no tool: write @tool before the function"):
+    with pytest.raises(
+        TypeError, match=r"expected a Tool, got .*: write @tool before the function"
+    ):
         ToolRegistry(plain)
-    with pytest.raises(TypeError, match=r"given as a list: write \[send\]"):
+    with pytest.raises(TypeError, match=r"expected tools as a list, got a tool: write \[send\]"):
         ToolRegistry(single)
 
 

@@ -126,11 +126,11 @@ class Engine:
         """
         if isinstance(store, str | os.PathLike):
             store = open_store(store)
-        require_attribute(store, "claim", "is no event store: open_store(…) makes one")
+        require_attribute(store, "claim", "an EventStore", "use open_store(…)")
         handlers = as_handlers(handlers)
         self._agents = with_callees(agents)
         if blobs is not None:
-            require_attribute(blobs, "put", "is no blob store: DirectoryBlobStore(…) makes one")
+            require_attribute(blobs, "put", "a BlobStore", "use DirectoryBlobStore(…)")
         self.store = store
         self.bus: Bus = Bus(store, clock=clock, lease_s=lease_s)
         self.clock = clock
@@ -323,7 +323,7 @@ class Engine:
         if agent is None or isinstance(agent, str):
             chosen = self._algorithms.select(agent or algorithm)
             return chosen, self._agents.get(chosen.name)
-        require_attribute(agent, "parse_output", "is no agent: Agent(model, …) makes one")
+        require_attribute(agent, "parse_output", "an Agent", "use Agent(model, …)")
         chosen = self._algorithms.select(agent.name)
         if self._agents.get(agent.name) is not agent:
             raise ValueError(

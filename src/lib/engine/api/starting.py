@@ -36,7 +36,7 @@ def check_start(
         raise ValueError("expected a tenant's id, got an empty text: None is for runs of none")
     for budget in budgets:
         if budget is not None and not isinstance(budget, Budget):
-            raise TypeError(f"{type_label(budget)} is no budget: write Budget(tokens=…)")
+            raise TypeError(f"expected a Budget, got {type_label(budget)}: use Budget(tokens=…)")
 
 
 def joined_trace(traceparent: str | None, tracestate: str | None) -> TraceContext | None:

@@ -105,7 +105,7 @@ def with_callees(agents: Iterable[AgentSpec[Any]]) -> dict[str, AgentSpec[Any]]:
     found: dict[str, AgentSpec[Any]] = {}
     queue = as_list(agents, "agents", "[Agent(…)]")
     for agent in queue:
-        require_attribute(agent, "parts", "is no agent: Agent(model, …) makes one")
+        require_attribute(agent, "parts", "an Agent", "use Agent(model, …)")
         if found.setdefault(agent.name, agent) is not agent:
             raise ValueError(f"two agents of one engine have the name {agent.name!r}: rename one")
         queue += [each for each in agent.callees if found.get(each.name) is not each]
@@ -180,9 +180,8 @@ class ChildHandler:
         """
         self._agents: dict[str, AgentTool] = {}
         for agent in as_list(agents, "agents", "[AgentTool(…)]"):
-            require_attribute(
-                agent, "algorithm", "is no agent: AgentTool(name, description, algorithm) is one"
-            )
+            way_out = "use AgentTool(name, description, algorithm)"
+            require_attribute(agent, "algorithm", "an AgentTool", way_out)
             if agent.algorithm == SESSION:
                 raise ValueError(f"the agent {agent.name!r} would be a session, which never ends")
             if agent.name in self._agents:

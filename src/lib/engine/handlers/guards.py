@@ -117,9 +117,7 @@ def as_guards(values: Iterable[Guard]) -> tuple[Guard, ...]:
     """
     guards = tuple(as_list(values, "guards", "[InjectionGuard()]"))
     for guard in guards:
-        require_attribute(
-            guard, "stages", "is no guard: give an instance, such as InjectionGuard()"
-        )
+        require_attribute(guard, "stages", "a guard", "use an instance, such as InjectionGuard()")
     return guards
 
 

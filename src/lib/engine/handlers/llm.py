@@ -278,9 +278,7 @@ def _as_clients(value: LLMClient | Sequence[LLMClient]) -> list[LLMClient]:
         list(value) if isinstance(value, list | tuple) else [cast("LLMClient", value)]
     )
     for each in clients:
-        require_attribute(
-            each, "complete", "is no client: an LLMHandler takes one such as ChatClient(…)"
-        )
+        require_attribute(each, "complete", "an LLMClient", "use one such as ChatClient(…)")
     if not clients:
         raise ValueError("expected a client or several, got an empty list")
     return clients

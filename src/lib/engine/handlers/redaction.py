@@ -22,13 +22,12 @@ def redaction(redactor: Redactor | None) -> Redaction:
     """Return what is done to every payload; nothing without a redactor.
 
     Raises:
-        TypeError: it is no redactor.
+        TypeError: it is not a redactor.
     """
     if redactor is None:
         return NOTHING_REDACTED
-    require_attribute(
-        redactor, "redact", "is no redactor: give an instance, such as PatternRedactor()"
-    )
+    way_out = "use an instance, such as PatternRedactor()"
+    require_attribute(redactor, "redact", "a Redactor", way_out)
     return lambda kind, data: _own_handle(data, redact_event(kind, data, redactor))
 
 

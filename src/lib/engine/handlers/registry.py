@@ -148,9 +148,9 @@ def as_handlers(values: Iterable[Handler]) -> list[Handler]:
         TypeError: one is of another type, or is not in a list.
     """
     handlers = as_list(values, "handlers", "[LLMHandler(…), ToolHandler(…)]")
-    definitions = "is no handler: give clients to an LLMHandler, tools to a ToolHandler"
+    way_out = "give clients to an LLMHandler, tools to a ToolHandler"
     for handler in handlers:
-        require_attribute(handler, "kind", definitions)
+        require_attribute(handler, "kind", "a Handler", way_out)
     kinds = {handler.kind for handler in handlers}
     if k.TOOL_REQUESTED not in kinds:
         # A model may make up a call where there are no tools: that is answered, too.
@@ -193,9 +193,8 @@ class AlgorithmRegistry(Mapping[str, Algorithm[Any]]):
         self._by_name: dict[str, Algorithm[Any]] = {SESSION: SessionLoop()}
         names: list[str] = []
         for algorithm in as_list(algorithms, "algorithms", "[React()]"):
-            require_attribute(
-                algorithm, "decide", "is no algorithm: give an instance, such as React()"
-            )
+            way_out = "use an instance, such as React()"
+            require_attribute(algorithm, "decide", "an Algorithm", way_out)
             taken = algorithm.name == SESSION and not isinstance(algorithm, SessionLoop)
             if taken or algorithm.name in names:
                 raise ValueError(f"two algorithms of one engine have the name {algorithm.name!r}")
@@ -214,8 +213,8 @@ class AlgorithmRegistry(Mapping[str, Algorithm[Any]]):
             TypeError: it is no name, such as the algorithm itself.
         """
         if name is not None and not isinstance(name, str):
-            definitions = f"an algorithm is named, as by {self.default!r}"
-            raise TypeError(f"{definitions}, got {type_label(name)}")
+            expected = f"an algorithm's name, such as {self.default!r}"
+            raise TypeError(f"expected {expected}, got {type_label(name)}")
         return self.require(name or self.default)
 
     def require(self, name: str) -> Algorithm[Any]:
