@@ -7,13 +7,13 @@ from copy import deepcopy
 import numpy as np
 from numpy.typing import NDArray
 
-from lib.vector import BackedStore, Batch, F, Filter, Match, Metric, Record
+from lib.vector import BackedStore, Batch, ComposedBackend, F, Filter, Match, Metric, Record
 from lib.vector.filter import matches
 
 Floats = NDArray[np.float32]
 
 
-class Dicts:
+class Dicts(ComposedBackend):
     """The records by namespace and id."""
 
     def __init__(self, metric: Metric) -> None:

@@ -44,6 +44,12 @@ class Plain:
     async def upsert(self, records: Sequence[Record], *, namespace: str | None = None) -> None:
         await self._in(namespace).upsert(records)
 
+    async def insert(self, records: Sequence[Record], *, namespace: str | None = None) -> int:
+        return await self._in(namespace).insert(records)
+
+    async def update_meta(self, meta: Any, *, namespace: str | None = None, **options: Any) -> int:
+        return await self._in(namespace).update_meta(meta, **options)
+
     async def query(self, vector: Vector, k: int = 5, **options: Any) -> list[Match]:
         view = self._in(options.pop("namespace", None))
         return unsigned(await view.query(vector, k, **options))

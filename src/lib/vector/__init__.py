@@ -26,6 +26,7 @@ from lib.vector.records import Doc, Hit, Match, Metric, Record, Vector
 
 if TYPE_CHECKING:
     from lib.vector.backend import BackedStore, Backend, HybridBackedStore
+    from lib.vector.composed import ComposedBackend
     from lib.vector.copy import copy_store
     from lib.vector.embed.cohere import CohereEmbedder
     from lib.vector.embed.lsa import LSAEmbedder
@@ -64,6 +65,7 @@ __all__ = [
     "ChromaVectorStore",
     "CohereEmbedder",
     "CohereReranker",
+    "ComposedBackend",
     "DimensionMismatch",
     "Doc",
     "EmbeddedVectorStoreA",
@@ -124,6 +126,7 @@ if not TYPE_CHECKING:  # type checkers are to see misspelt names
             "ChromaVectorStore": "lib.vector.stores.chroma",
             "CohereEmbedder": "lib.vector.embed.cohere",
             "CohereReranker": "lib.vector.rerank.http",
+            "ComposedBackend": "lib.vector.composed",
             "EmbeddedVectorStoreA": "lib.vector.stores.lancedb:LanceDBVectorStore",
             "EmbeddedVectorStoreB": "lib.vector.stores.chroma:ChromaVectorStore",
             "EmbeddingIndex": "lib.vector.index",

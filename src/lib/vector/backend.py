@@ -7,7 +7,7 @@ A store of your own implements `Backend`, overrides `open_backend` to return it,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -34,6 +34,7 @@ from lib.vector.validate import (
     checked_query,
     checked_scan,
     checked_threshold,
+    checked_update,
     checked_words,
 )
 from lib.vector.values import plain_text
@@ -82,6 +83,19 @@ class Backend(Protocol):
         """Delete the records that have one of the ids, and pass the filter; return their number.
 
         None leaves all in.
+        """
+        ...
+
+    async def insert(self, namespace: str, batch: Batch) -> int:
+        """Insert the records whose ids are not there; return their number."""
+        ...
+
+    async def update_meta(
+        self, namespace: str, ids: list[str] | None, filter: Filter | None, changes: dict[str, Any]
+    ) -> int:
+        """Merge changes into the metadata of records, chosen as by `delete`; return their number.
+
+        `ComposedBackend` makes `insert` and this call of the others.
         """
         ...
 
@@ -182,7 +196,7 @@ class BackedStore(AsyncStore, Generic[B]):
     A subclass overrides `open_backend`, and `close_backend` where there is something to release.
     """
 
-    capabilities: ClassVar[frozenset[Capability]] = frozenset({"scan"})
+    capabilities: ClassVar[frozenset[Capability]] = frozenset({"scan", "insert", "update"})
     """What it can do beyond `VectorStore`."""
 
     refusals: ClassVar[frozenset[Refusal]] = frozenset()
@@ -280,16 +294,60 @@ class BackedStore(AsyncStore, Generic[B]):
         All of them are checked before any is sent.
         """
         await turn()
-        name, copies = checked_namespace(namespace), list(records)
+        name, batch = checked_namespace(namespace), await self._batch(records)
+        if batch is None:
+            await self._run(_nothing)
+        else:
+            await self._run(lambda backend: backend.upsert(name, batch))
+
+    async def insert(self, records: Sequence[Record], *, namespace: str | None = None) -> int:
+        """Insert the records whose ids are not there, and leave those that are as they are.
+
+        Returns:
+            How many were inserted.
+        """
+        await turn()
+        name, batch = checked_namespace(namespace), await self._batch(records)
+        if batch is None:
+            await self._run(_nothing)
+            return 0
+        return await self._run(lambda backend: backend.insert(name, batch))
+
+    async def _batch(self, records: Sequence[Record]) -> Batch | None:
+        copies = list(records)
         batch = await offload(
             _CHECK_EFFORT * len(copies),
             lambda: checked_batch(copies, metric=self._metric, dimension=self._dimension),
         )
-        if batch is None:
-            await self._run(_nothing)
-            return
-        self._settle_dimension(batch.vectors.shape[1])
-        await self._run(lambda backend: backend.upsert(name, batch))
+        if batch is not None:
+            self._settle_dimension(batch.vectors.shape[1])
+        return batch
+
+    async def update_meta(
+        self,
+        meta: Mapping[str, Any],
+        *,
+        ids: Sequence[str] | None = None,
+        filter: FilterLike = None,
+        namespace: str | None = None,
+    ) -> int:
+        """Merge fields into the metadata of records by id, by filter, or those that meet both.
+
+        Vectors and texts stay as they are.
+
+        Returns:
+            How many records there were.
+        """
+        await turn()
+        changes, wanted, parsed = checked_update(meta, ids, filter)
+        name = checked_namespace(namespace)
+        return await self._filtered(
+            parsed,
+            lambda plan: self._run(
+                lambda backend: backend.update_meta(name, wanted, plan, changes)
+            ),
+            otherwise=0,
+        )
 
     def _settle_dimension(self, length: int) -> None:
         """Take the length of the first vectors, unless another call was first with another one."""
@@ -461,7 +519,9 @@ class BackedStore(AsyncStore, Generic[B]):
 class HybridBackedStore(BackedStore[H], Generic[H]):
     """A store over a backend that can fuse keyword relevance with nearness."""
 
-    capabilities: ClassVar[frozenset[Capability]] = frozenset({"scan", "hybrid", "keywords"})
+    capabilities: ClassVar[frozenset[Capability]] = frozenset(
+        {*BackedStore.capabilities, "hybrid", "keywords"}
+    )
 
     async def query_hybrid(
         self,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 FilterLike: TypeAlias = Filter | Mapping[str, Any] | None
 Purpose = Literal["document", "query"]
-Capability = Literal["hybrid", "keywords", "scan", "existing", "purge"]
+Capability = Literal["hybrid", "keywords", "scan", "existing", "purge", "insert", "update"]
 """What a store may be able to do beyond `VectorStore`.
 
 - hybrid: `query_hybrid`, see `HybridStore`.
@@ -32,11 +32,14 @@ Capability = Literal["hybrid", "keywords", "scan", "existing", "purge"]
 - scan: `scan`, see `ScanStore`.
 - existing: `existing`, see `KeptStore`.
 - purge: `purge`, see `PurgingStore`.
+- insert: `insert`, see `InsertingStore`.
+- update: `update_meta`, see `UpdatingStore`.
 """
 CAPABILITIES: Final[tuple[Capability, ...]] = get_args(Capability)
 _METHODS: Final[Mapping[Capability, str]] = {
     "hybrid": "query_hybrid",
     "keywords": "query_keywords",
+    "update": "update_meta",
 }
 
 
@@ -238,6 +241,48 @@ class PurgingStore(Protocol):
         """Leave no byte of what has been deleted or replaced in the place, as far as it can be.
 
         It may rewrite the whole place. Safe to repeat, as it must be if it fails midway.
+        """
+        ...
+
+
+@runtime_checkable
+class InsertingStore(Protocol):
+    """A store that can leave records alone that are there."""
+
+    async def insert(self, records: Sequence[Record], *, namespace: str | None = None) -> int:
+        """Insert the records whose ids are not there, and leave those that are as they are.
+
+        Of an id that stands twice in `records` the last one counts.
+
+        Returns:
+            How many were inserted.
+        """
+        ...
+
+
+@runtime_checkable
+class UpdatingStore(Protocol):
+    """A store that can change metadata alone."""
+
+    async def update_meta(
+        self,
+        meta: Mapping[str, Any],
+        *,
+        ids: Sequence[str] | None = None,
+        filter: FilterLike = None,
+        namespace: str | None = None,
+    ) -> int:
+        """Merge fields into the metadata of records by id, by filter, or those that meet both.
+
+        A field that a record has is replaced as a whole, others stay; None makes one absent for
+        filters. Vectors and texts stay as they are; unknown ids are ignored.
+
+        Returns:
+            How many records there were.
+
+        Raises:
+            ValueError: there are neither ids nor a filter; `EVERYTHING` is all records.
+            InvalidMeta: the fields cannot be stored.
         """
         ...
 

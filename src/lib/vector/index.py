@@ -12,14 +12,17 @@ from typing import Any, Final, Literal, TypeAlias, cast
 from lib._util.operations import MAX_DOCUMENTS, MAX_QUERY_CHARS, model_of, operation
 from lib.errors import HybridUnavailable, VectorError
 from lib.vector.contract import (
+    Capability,
     Embedder,
     FilterLike,
     KeywordStore,
     Purpose,
     VectorStore,
+    capabilities,
     is_hybrid,
     is_scannable,
     is_searchable_by_keywords,
+    method_of,
 )
 from lib.vector.filter import Filter
 from lib.vector.ordering import good_enough, listed
@@ -87,12 +90,72 @@ class EmbeddingIndex:
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}, it has to be at least 1")
         for batch in _batches(docs, batch_size):
-            vectors = await self._embed([doc.text for doc in batch], "document")
-            records = [
-                Record(doc.id, vector, doc.text, doc.meta)
-                for doc, vector in zip(batch, vectors, strict=True)
-            ]
-            await self.store.upsert(records, namespace=self.namespace)
+            await self.store.upsert(await self._records(batch), namespace=self.namespace)
+
+    async def _records(self, docs: list[Doc]) -> list[Record]:
+        """Return documents with their vectors."""
+        if not docs:
+            return []
+        vectors = await self._embed([doc.text for doc in docs], "document")
+        return [
+            Record(doc.id, vector, doc.text, doc.meta)
+            for doc, vector in zip(docs, vectors, strict=True)
+        ]
+
+    async def insert(self, docs: Iterable[Doc], *, batch_size: int = 256) -> int:
+        """Embed and store the documents whose ids are not there; leave those that are.
+
+        Nothing is embedded that is there already. Batches are stored one after the other, each as
+        a whole: when one fails, those before it stay.
+
+        Args:
+            docs: taken one batch at a time, so that a generator is never held as a whole.
+            batch_size: how many are embedded and stored at once.
+
+        Returns:
+            How many were inserted.
+
+        Raises:
+            ValueError: `batch_size` is below 1.
+            VectorError: the store has no `insert`, or refuses a vector, an id or metadata.
+        """
+        if batch_size < 1:
+            raise ValueError(f"batch_size is {batch_size}, it has to be at least 1")
+        store = self._capable("insert")
+        inserted = 0
+        for batch in _batches(docs, batch_size):
+            there = await store.get([doc.id for doc in batch], namespace=self.namespace)
+            new = await self._records(_absent(batch, there))
+            inserted += await store.insert(new, namespace=self.namespace) if new else 0
+        return inserted
+
+    async def update_meta(
+        self,
+        meta: Mapping[str, Any],
+        *,
+        ids: Sequence[str] | None = None,
+        filter: FilterLike = None,
+    ) -> int:
+        """Merge fields into the metadata of documents by id, by filter, or both.
+
+        Nothing is embedded. A field that a document has is replaced as a whole, others stay.
+
+        Returns:
+            How many documents there were.
+
+        Raises:
+            ValueError: there are neither ids nor a filter; `EVERYTHING` is all documents.
+            VectorError: the store has no `update_meta`, or refuses the fields.
+        """
+        store = self._capable("update")
+        return await store.update_meta(meta, ids=ids, filter=filter, namespace=self.namespace)
+
+    def _capable(self, capability: Capability) -> Any:
+        """Return the store, which can do this."""
+        if capability not in capabilities(self.store):
+            name = _public_name(type(self.store))
+            raise VectorError(f"{name} has no {method_of(capability)}()")
+        return self.store
 
     async def get(self, ids: Sequence[str]) -> list[Doc]:
         """Return the documents of these ids, in their order; unknown ones are left out."""
@@ -409,6 +472,12 @@ def _batches(docs: Iterable[Doc], size: int) -> Iterator[list[Doc]]:
     remaining = iter(docs)
     while batch := list(islice(remaining, size)):
         yield batch
+
+
+def _absent(docs: Iterable[Doc], there: Iterable[Record]) -> list[Doc]:
+    """Return the documents that are not there, the last one of each id."""
+    ids = {record.id for record in there}
+    return list({doc.id: doc for doc in docs if doc.id not in ids}.values())
 
 
 def _public_name(kind: type) -> str:

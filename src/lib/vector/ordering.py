@@ -6,12 +6,13 @@ order of their ids, whatever order the backend answers in.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Final, Protocol, TypeVar
 
+from lib.vector.composed import ComposedBackend
 from lib.vector.contract import FilterLike, ScanStore
 from lib.vector.filter import Filter, matches
 from lib.vector.records import Match, Record
@@ -77,7 +78,7 @@ class Listing:
         return found
 
 
-class ListedBackend(ABC):
+class ListedBackend(ComposedBackend):
     """A backend whose `scan` reads all ids of the namespace with the first page, and keeps them."""
 
     def __init__(self) -> None:
@@ -87,10 +88,6 @@ class ListedBackend(ABC):
     @abstractmethod
     async def ids(self, namespace: str, filter: Filter | None) -> list[str]:
         """Return the ids of the records of a namespace that pass the filter, in any order."""
-
-    @abstractmethod
-    async def get(self, namespace: str, ids: list[str]) -> list[Record]:
-        """Return the records of these ids, in their order."""
 
     async def scan(
         self, namespace: str, after: str, limit: int, filter: Filter | None

@@ -10,20 +10,29 @@ the scores that a hybrid search of the other returns.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from lib._util.contexts import AsyncStore
 from lib.errors import HybridUnavailable, StoreClosed, TenantViolation, VectorError
-from lib.vector.contract import Capability, FilterLike, VectorStore, capabilities
+from lib.vector.contract import Capability, FilterLike, VectorStore, capabilities, method_of
 from lib.vector.filter import F, Filter
 from lib.vector.filter.language import And
 from lib.vector.filter.refusals import Refusal, declared_refusals
 from lib.vector.ordering import listed
 from lib.vector.records import Match, Metric, Record, Vector
-from lib.vector.validate import checked_deletion, checked_namespace, checked_record, checked_scan
+from lib.vector.validate import (
+    checked_deletion,
+    checked_namespace,
+    checked_record,
+    checked_scan,
+    checked_update,
+)
 
+_CAPABILITIES: Final[frozenset[Capability]] = frozenset(
+    {"hybrid", "keywords", "scan", "insert", "update"}
+)
 RESERVED: Final = (":", "/", "#")
 """What begins the name of a sibling, and stands neither in a tenant's id nor in a prefix."""
 
@@ -92,8 +101,8 @@ class TenantVectorStore(AsyncStore):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """Its abilities beyond `VectorStore`: search by words and scans where its store can."""
-        return capabilities(self._store) & {"hybrid", "keywords", "scan"}
+        """Its abilities beyond `VectorStore`: what its store can, and a view keeps apart."""
+        return capabilities(self._store) & _CAPABILITIES
 
     @property
     def refusals(self) -> frozenset[Refusal]:
@@ -147,11 +156,49 @@ class TenantVectorStore(AsyncStore):
                 one of the ids belongs to another tenant here.
         """
         name = self._pinned(namespace)
+        await self._store.upsert(await self._claimed(records, name), namespace=name)
+
+    async def insert(self, records: Sequence[Record], *, namespace: str | None = None) -> int:
+        """Insert the records whose ids are not there, as the tenant's own; return their number.
+
+        Raises:
+            TenantViolation: as `upsert` says.
+            VectorError: the store has no `insert`.
+        """
+        name = self._pinned(namespace)
+        self._check_can("insert")
+        return await self._store.insert(await self._claimed(records, name), namespace=name)
+
+    async def update_meta(
+        self,
+        meta: Mapping[str, Any],
+        *,
+        ids: Sequence[str] | None = None,
+        filter: FilterLike = None,
+        namespace: str | None = None,
+    ) -> int:
+        """Merge fields into the metadata of the tenant's records; return how many there were.
+
+        Raises:
+            TenantViolation: the fields claim another tenant, or another namespace is named.
+            VectorError: the store has no `update_meta`.
+        """
+        name = self._pinned(namespace)
+        changes, wanted, parsed = checked_update(meta, ids, filter)
+        if changes.pop(FIELD, None) not in (None, self._tenant):
+            raise TenantViolation(self._tenant, "the metadata claims another tenant")
+        self._check_can("update")
+        return await self._store.update_meta(
+            changes, ids=wanted, filter=self._narrowed(parsed), namespace=name
+        )
+
+    async def _claimed(self, records: Sequence[Record], name: str) -> list[Record]:
+        """Return the records as the tenant's own, unless another one has one of the ids."""
         own = [self._signed(record) for record in records]
         there: list[Record] = await self._store.get([record.id for record in own], namespace=name)
         if not all(map(self._is_own, there)):
             raise TenantViolation(self._tenant, f"an id in {name!r} belongs to another tenant")
-        await self._store.upsert(own, namespace=name)
+        return own
 
     async def query(
         self,
@@ -328,13 +375,15 @@ class TenantVectorStore(AsyncStore):
         if self._closed:
             raise StoreClosed("this view of a vector store is closed")
 
-    def _check_can(self, capability: Literal["hybrid", "keywords", "scan"]) -> None:
+    def _check_can(self, capability: Capability) -> None:
         if capability in capabilities(self._store):
             return
         store = type(self._store).__name__
-        if capability != "scan":
+        if capability in ("hybrid", "keywords"):
             raise HybridUnavailable(store, "search with query()")
-        raise VectorError(f"{store} cannot be read in order: it has no scan()")
+        if capability == "scan":
+            raise VectorError(f"{store} cannot be read in order: it has no scan()")
+        raise VectorError(f"{store} has no {method_of(capability)}()")
 
     def _pinned(self, namespace: str | None) -> str:
         """Return the namespace to use: wall one."""

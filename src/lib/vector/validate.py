@@ -8,7 +8,7 @@ cosine at least 2**-62: within these bounds no product or sum of squares leaves 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -42,6 +42,19 @@ class Batch:
     lengths: NDArray[np.float64]
     texts: list[str]
     metas: list[dict[str, Any]]
+
+    def without(self, ids: Collection[str]) -> Batch:
+        """Return the records that have none of the ids."""
+        rows = [row for row, name in enumerate(self.ids) if name not in ids]
+        if len(rows) == len(self.ids):
+            return self
+        return Batch(
+            ids=[self.ids[row] for row in rows],
+            vectors=self.vectors[rows],
+            lengths=self.lengths[rows],
+            texts=[self.texts[row] for row in rows],
+            metas=[self.metas[row] for row in rows],
+        )
 
 
 def checked_batch(
@@ -192,6 +205,28 @@ def checked_deletion(
     if ids is None and parsed is None:
         raise ValueError("delete takes ids or a filter: EVERYTHING empties a namespace")
     return None if ids is None else checked_ids(ids), parsed
+
+
+def checked_update(
+    meta: Mapping[str, Any], ids: Sequence[str] | None, spec: Filter | Mapping[str, Any] | None
+) -> tuple[dict[str, Any], list[str] | None, Filter | None]:
+    """Return a copy of the fields to merge, and the records: by id, by filter, or by both.
+
+    Raises:
+        ValueError: there are neither ids nor a filter; an empty mapping is none.
+        InvalidFilter: the filter is not in the filter language.
+        InvalidMeta: a field cannot be stored everywhere, or one of the ids be that of a record.
+    """
+    parsed = Filter.parse(spec)
+    if ids is None and parsed is None:
+        raise ValueError("update_meta takes ids or a filter: EVERYTHING is all records")
+    if not isinstance(cast(object, meta), Mapping):
+        raise InvalidMeta(f"metadata is a dict, got {type(meta).__name__}")
+    try:
+        changes = _plain_dict(dict(meta), depth=1)
+    except ValueError as fault:
+        raise InvalidMeta(f"metadata: {fault}") from None
+    return changes, None if ids is None else checked_ids(ids), parsed
 
 
 def checked_dimension(dimension: int) -> int:

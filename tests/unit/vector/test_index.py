@@ -222,6 +222,44 @@ async def test_max_overfetch_bounds_the_candidates_whatever_k_is() -> None:
     assert store.sizes == [7, 20]
 
 
+async def test_only_documents_that_are_not_there_are_embedded_and_inserted() -> None:
+    index = await filled(3)
+    embedder = cast(Numbers, index.embedder)
+    embedder.calls.clear()
+
+    assert await index.insert([Doc("n0001", "9"), *numbers(3, start=2)], batch_size=2) == 2
+    assert embedder.calls == [(["3", "4"], "document")]
+    assert await index.get(["n0001", "n0004"]) == [*numbers(1, start=1), *numbers(1, start=4)]
+    assert await index.insert(numbers(5)) == 0
+    with pytest.raises(ValueError, match="batch_size"):
+        await index.insert(numbers(1), batch_size=0)
+
+
+async def test_metadata_of_documents_changes_without_an_embedding() -> None:
+    index = await filled(3)
+    embedder = cast(Numbers, index.embedder)
+    embedder.calls.clear()
+
+    assert await index.update_meta({"seen": True}, filter=F("n") >= 1) == 2
+    assert await index.update_meta({"n": 7}, ids=["n0000"]) == 1
+    assert [doc.meta for doc in await index.get(["n0000", "n0002"])] == [
+        {"n": 7},
+        {"n": 2, "seen": True},
+    ]
+    assert embedder.calls == []
+
+
+async def test_what_a_store_does_not_have_is_named() -> None:
+    class Narrow(InMemoryVectorStore):
+        capabilities = frozenset()
+
+    index = await filled(3, Narrow())
+    with pytest.raises(VectorError, match=r"Narrow has no insert\(\)"):
+        await index.insert(numbers(1))
+    with pytest.raises(VectorError, match=r"Narrow has no update_meta\(\)"):
+        await index.update_meta({}, ids=[])
+
+
 async def test_documents_are_listed_by_filter_from_a_cursor_on() -> None:
     index = await filled(10)
 

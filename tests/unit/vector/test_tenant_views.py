@@ -53,7 +53,7 @@ async def test_a_view_can_do_what_its_store_can() -> None:
 
     for view in (whole, whole.sibling(":x")):
         assert isinstance(view, TenantVectorStore)
-        assert view.capabilities == {"hybrid", "keywords", "scan"}
+        assert view.capabilities == {"hybrid", "keywords", "scan", "insert", "update"}
     for view in (narrow, narrow.sibling(":x")):
         assert view.capabilities == set()
         with pytest.raises(HybridUnavailable, match="Bare has no full-text search"):
@@ -62,6 +62,10 @@ async def test_a_view_can_do_what_its_store_can() -> None:
             await view.query_keywords("apple")
         with pytest.raises(VectorError, match=r"Bare cannot be read in order: it has no scan\(\)"):
             await view.scan()
+        with pytest.raises(VectorError, match=r"Bare has no insert\(\)"):
+            await view.insert(made("1"))
+        with pytest.raises(VectorError, match=r"Bare has no update_meta\(\)"):
+            await view.update_meta({"x": 1}, ids=["1"])
 
 
 def test_a_view_of_a_store_that_has_one_of_the_two_has_that_one() -> None:

@@ -46,6 +46,8 @@ async def test_another_namespace_is_refused_before_any_request(named: Any) -> No
 
     for call in (
         lambda: view.upsert(made("1"), namespace=named),
+        lambda: view.insert(made("1"), namespace=named),
+        lambda: view.update_meta({"x": 1}, ids=["1"], namespace=named),
         lambda: view.query([1.0, 0.0], namespace=named),
         lambda: view.get(["1"], namespace=named),
         lambda: view.delete(["1"], namespace=named),
@@ -94,6 +96,15 @@ async def test_what_others_have_put_into_the_namespace_is_as_if_it_were_not_ther
     for filter in (F("tenant") == "b", F("tenant").exists(present=False), EVERYTHING):
         assert {record.id for record in await view.scan(filter=filter)} <= {"own"}
         assert {record.id async for record in view.list_records(filter=filter)} <= {"own"}
+    assert await view.update_meta({"x": 1}, ids=["b's", "no tenant's"]) == 0
+    assert await view.update_meta({"x": 1}, filter=F("tenant") != "a") == 0
+    for claim in ({"tenant": "b"}, {"tenant": 1}):
+        with pytest.raises(TenantViolation, match="claims another tenant"):
+            await view.update_meta(claim, filter=EVERYTHING)
+    assert await view.update_meta({"tenant": "a"}, filter=EVERYTHING) == 1
+    with pytest.raises(TenantViolation, match="belongs to another tenant"):
+        await view.insert(made("b's"))
+    assert await view.insert(made("own")) == 0
     assert await view.delete(["b's", "no tenant's"]) == 0
     assert await view.delete(filter=F("tenant") != "a") == 0
     assert await view.delete(filter=EVERYTHING) == 1

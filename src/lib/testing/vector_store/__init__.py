@@ -18,6 +18,7 @@ as operators that its filters do not have. What is not declared is not tested.
 
 from lib.testing import extra as extra
 from lib.testing.vector_store.cases import features, random_filter, random_meta
+from lib.testing.vector_store.changes import ChangeContract
 from lib.testing.vector_store.filters import FilterContract
 from lib.testing.vector_store.hybrid import HybridContract
 from lib.testing.vector_store.input import InputContract
@@ -51,5 +52,6 @@ class VectorStoreContract(
     HybridContract,
     KeywordContract,
     ScanContract,
+    ChangeContract,
 ):
     """All that a vector store promises; override the fixture `kind`."""

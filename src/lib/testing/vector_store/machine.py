@@ -79,6 +79,7 @@ class _Agreement(RuleBasedStateMachine):
         self._store: Any = self._opened()
         bm25, can = self.store_kind.bm25, self.store_kind.can
         self.compares_hybrid = bm25 and can(self._store, "hybrid")
+        self.inserts, self.updates = can(self._store, "insert"), can(self._store, "update")
         self.scans = can(self._store, "scan")
         self.compares_keywords = bm25 and can(self._store, "keywords")
 
@@ -115,6 +116,22 @@ class _Agreement(RuleBasedStateMachine):
     def upsert(self, batch: list[Record], namespace: str | None) -> None:
         """Insert and replace."""
         self._both(lambda store: store.upsert(batch, namespace=namespace))
+
+    @precondition(lambda self: self.inserts)
+    @rule(batch=st.lists(records, max_size=8), namespace=namespaces)
+    def insert(self, batch: list[Record], namespace: str | None) -> None:
+        """Insert what is not there."""
+        self._both(lambda store: store.insert(batch, namespace=namespace))
+
+    @precondition(lambda self: self.updates)
+    @rule(random=randoms, some=st.lists(names, max_size=4), namespace=namespaces)
+    def update_meta(self, random: Random, some: list[str], namespace: str | None) -> None:
+        """Change metadata of some records, by id, by filter, or by both."""
+        changes, filter = random_meta(random), self._filter(random)
+        chosen = some if filter is None or random.random() < 0.5 else None
+        self._both(
+            lambda store: store.update_meta(changes, ids=chosen, filter=filter, namespace=namespace)
+        )
 
     @rule(batch=st.lists(records, max_size=3), namespace=namespaces)
     def upsert_what_does_not_fit(self, batch: list[Record], namespace: str | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -194,6 +195,27 @@ class _Tenants(RuleBasedStateMachine):
             gone = passing & set(wanted) if done else set[str]()
         for name in gone:
             held.pop(name, None)
+
+    @precondition(lambda self: self.store_kind.can(self._store, "update"))
+    @rule(tenant=tenants, suffix=suffixes, other=tenants, wanted=names, random=randoms)
+    def repaint(
+        self, tenant: str, suffix: str, other: str, wanted: list[str], random: Random
+    ) -> None:
+        """Change metadata by id, or by a filter that asks for what others have."""
+        place, filter = (tenant, suffix), hostile_filter(random, other)
+        view, held = self._view(place), self._held.get((tenant, suffix), {})
+        if other != tenant:
+            self._refused(lambda: view.update_meta({"tenant": other}, ids=wanted))
+        if random.random() < 0.5:
+            changed = held.keys() & set(wanted)
+            assert self._run(view.update_meta({"colour": "green"}, ids=wanted)) == len(changed)
+        else:
+            done = self._filtered(
+                lambda kept: view.update_meta({"colour": "green"}, filter=kept), filter
+            )
+            changed = set[str]() if done is None else self._passing(place, filter)
+        for name in changed:
+            held[name] = replace(held[name], meta={**held[name].meta, "colour": "green"})
 
     @rule(tenant=tenants, suffix=suffixes)
     def erase(self, tenant: str, suffix: str) -> None:

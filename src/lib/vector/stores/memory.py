@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lib.vector.backend import HybridBackedStore
 from lib.vector.exact.partition import Partition, Snapshot
-from lib.vector.exact.search import Rows, Selection, effort, nearest
+from lib.vector.exact.search import Rows, Selection, effort, nearest, row_lengths
 from lib.vector.filter import Filter
 from lib.vector.filter.columns import Columns, Mask
 from lib.vector.offload import copying, offload, offload_whole
@@ -91,9 +91,39 @@ class _Namespaces:
     async def upsert(self, namespace: str, batch: Batch) -> None:
         """Insert or replace the records of a batch, all of them or none."""
         async with self._writing:
-            cost = batch.vectors.size + len(batch.ids) * _UPSERT_EFFORT
-            if namespace in self._partitions:
-                cost += _moving(self._partitions[namespace], len(batch.ids))
+            await self._put(namespace, batch)
+
+    async def insert(self, namespace: str, batch: Batch) -> int:
+        """Insert the records whose ids are not there; return their number."""
+        async with self._writing:
+            partition = self._partitions.get(namespace)
+            if partition is not None:
+                batch = batch.without(
+                    {name for name in batch.ids if partition.row(name) is not None}
+                )
+            await self._put(namespace, batch)
+            return len(batch.ids)
+
+    async def update_meta(
+        self, namespace: str, ids: list[str] | None, filter: Filter | None, changes: dict[str, Any]
+    ) -> int:
+        """Merge changes into the metadata of records, in one step; return their number."""
+        async with self._writing:
+            partition, mask, most = await self._chosen(namespace, ids, filter)
+            if partition is None or not most:
+                return 0
+            cost = copying(most, partition.snapshot.rows.vectors.shape[1])
+            rows = _rows(partition, ids, mask)
+            batch = await offload(cost, partial(_changed, partition.snapshot, rows, changes))
+            await self._put(namespace, batch)
+            return len(batch.ids)
+
+    async def _put(self, namespace: str, batch: Batch) -> None:
+        """Insert or replace, under the lock."""
+        cost = batch.vectors.size + len(batch.ids) * _UPSERT_EFFORT
+        if namespace in self._partitions:
+            cost += _moving(self._partitions[namespace], len(batch.ids))
+        if batch.ids:
             await offload_whole(cost, partial(self._upsert, namespace, batch))
 
     async def query(
@@ -167,14 +197,21 @@ class _Namespaces:
     async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> int:
         """Delete the records that have one of the ids, and pass the filter; return their number."""
         async with self._writing:
-            partition, mask, most = self._partitions.get(namespace), None, len(ids or ())
-            if filter is not None or ids is None:  # ids alone are found without reading every row
-                _, among = await self._selected(namespace, filter)
-                mask, most = among.mask, among.count
+            partition, mask, most = await self._chosen(namespace, ids, filter)
             if partition is None or not most:
                 return 0
             cost = _moving(partition, most) + most * _DEATH_EFFORT
             return await offload_whole(cost, partial(self._delete, namespace, ids, mask))
+
+    async def _chosen(
+        self, namespace: str, ids: list[str] | None, filter: Filter | None
+    ) -> tuple[Partition[_Contents] | None, Mask | None, int]:
+        """Return the namespace, which rows pass, and how many may be meant at most."""
+        partition = self._partitions.get(namespace)
+        if filter is None and ids is not None:  # which are found without reading every row
+            return partition, None, len(ids)
+        _, among = await self._selected(namespace, filter)
+        return partition, among.mask, among.count
 
     async def count(self, namespace: str, filter: Filter | None) -> int:
         """Return how many records of the namespace pass the filter."""
@@ -216,12 +253,7 @@ class _Namespaces:
 
     def _delete(self, namespace: str, ids: list[str] | None, mask: Mask | None) -> int:
         partition = self._partitions[namespace]
-        if ids is None:
-            size = len(partition.snapshot.rows.vectors)
-            rows = range(size) if mask is None else np.flatnonzero(mask).tolist()
-        else:
-            there = {row for row in map(partition.row, ids) if row is not None}
-            rows = [row for row in there if mask is None or mask[row]]
+        rows = _rows(partition, ids, mask)
         partition.delete(rows)
         if not partition.snapshot.count:
             del self._partitions[namespace]
@@ -302,6 +334,27 @@ class _Contents:
 def _moving(partition: Partition[_Contents], rows: int) -> int:
     """Return what it costs that a write of so many rows may move others."""
     return _UNKNOWN if partition.compacting(rows) else partition.moving(rows)
+
+
+def _rows(partition: Partition[_Contents], ids: list[str] | None, mask: Mask | None) -> list[int]:
+    """Return the living rows that have one of the ids and pass."""
+    if ids is None:
+        size = len(partition.snapshot.rows.vectors)
+        return list(range(size)) if mask is None else np.flatnonzero(mask).tolist()
+    there = {row for row in map(partition.row, ids) if row is not None}
+    return [row for row in there if mask is None or mask[row]]
+
+
+def _changed(snapshot: Snapshot[_Contents], rows: list[int], changes: dict[str, Any]) -> Batch:
+    """Return these rows with changes to their metadata."""
+    vectors, contents = snapshot.rows.vectors[rows], snapshot.contents
+    return Batch(
+        ids=[snapshot.rows.ids[row] for row in rows],
+        vectors=vectors,
+        lengths=row_lengths(vectors),
+        texts=[contents.texts[row] for row in rows],
+        metas=[{**contents.metas[row], **copied(changes)} for row in rows],
+    )
 
 
 def _records(snapshot: Snapshot[_Contents], rows: Iterable[int | None]) -> list[Record]:

@@ -47,7 +47,9 @@ class ChromaVectorStore(BackedStore["Database"]):
     page, and keeps them until the last one.
     """
 
-    capabilities: ClassVar[frozenset[Capability]] = frozenset({"scan", "existing"})
+    capabilities: ClassVar[frozenset[Capability]] = frozenset(
+        {*BackedStore.capabilities, "existing"}
+    )
     refusals: ClassVar[frozenset[Refusal]] = frozenset({"string order", "wide number"})
 
     def __init__(

@@ -40,7 +40,9 @@ class LanceDBVectorStore(BackedStore["Table"]):
     with the first page, and keeps them.
     """
 
-    capabilities: ClassVar[frozenset[Capability]] = frozenset({"scan", "existing", "purge"})
+    capabilities: ClassVar[frozenset[Capability]] = frozenset(
+        {*BackedStore.capabilities, "existing", "purge"}
+    )
 
     def __init__(
         self,

@@ -91,19 +91,26 @@ class Table(ListedBackend):
 
     async def upsert(self, namespace: str, batch: Batch) -> None:
         """Insert or replace the records of a batch, all of them or none."""
+        await self._merge(namespace, batch, lambda merge: merge.when_matched_update_all())
 
+    async def insert(self, namespace: str, batch: Batch) -> int:
+        """Insert the records whose ids are not there, in one step; return their number."""
+        done = await self._merge(namespace, batch, lambda merge: merge)
+        return done.num_inserted_rows
+
+    async def _merge(self, namespace: str, batch: Batch, how: Callable[[Any], Any]) -> Any:
         def columns() -> Any:
             metas = [_json(meta) for meta in batch.metas]
             return schema.rows(namespace, batch, metas, self._config)
 
         rows = await offload(_ROW_EFFORT * len(batch.ids), columns)
 
-        def merge() -> Awaitable[object]:
-            builder = self._table.merge_insert(["ns", "id"])
-            return builder.when_matched_update_all().when_not_matched_insert_all().execute(rows)
+        def merge() -> Awaitable[Any]:
+            builder = how(self._table.merge_insert(["ns", "id"]))
+            return builder.when_not_matched_insert_all().execute(rows)
 
         async with self._writing:
-            await self._write(merge)
+            return await self._write(merge)
 
     async def query(
         self,
@@ -231,18 +238,19 @@ class Table(ListedBackend):
             for row, score in best
         ]
 
-    async def _write(self, work: Callable[[], Awaitable[object]]) -> None:
+    async def _write(self, work: Callable[[], Awaitable[T]]) -> T:
         """Commit a version; what another writer has committed first is waited for."""
 
-        async def attempt() -> None:
+        async def attempt() -> T:
             with typed_errors(self._config):
                 # LanceDB commits even if the caller is cancelled: the next write must come later.
-                await whole(work())
+                return await whole(work())
 
-        await retry(attempt, policy=_RETRIES, clock=SYSTEM_CLOCK, random=random)
+        done = await retry(attempt, policy=_RETRIES, clock=SYSTEM_CLOCK, random=random)
         self._uncompacted += 1
         if self._uncompacted >= _WRITES_A_COMPACTION:
             await self._compact()
+        return done
 
     async def purge(self) -> None:
         """Write every row anew, and remove all files of older versions.

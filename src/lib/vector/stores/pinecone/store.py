@@ -41,7 +41,9 @@ class PineconeVectorStore(BackedStore[Index]):
     either, it is taken for erased by another process, and no longer waited for.
     """
 
-    capabilities: ClassVar[frozenset[Capability]] = frozenset({"scan", "existing"})
+    capabilities: ClassVar[frozenset[Capability]] = frozenset(
+        {*BackedStore.capabilities, "existing"}
+    )
     refusals: ClassVar[frozenset[Refusal]] = frozenset(
         {"string order", "wide number", "complement"}
     )

@@ -36,13 +36,26 @@ from lib.vector.stores.postgres.search import Planner, Search, content, ranked
 from lib.vector.text import fusion
 from lib.vector.validate import Batch
 
-_UPSERT: Final = sql.SQL("""
+_INSERT: Final = sql.SQL("""
     INSERT INTO {table} (namespace, id, v, text, meta, meta_raw)
     SELECT %(namespace)s::text, r.id, r.v, r.text, r.meta::jsonb, r.meta_raw
     FROM unnest(%(ids)s::text[], %(vectors)s::{ext}.vector[], %(texts)s::text[],
         %(metas)s::text[], %(raws)s::text[]) AS r (id, v, text, meta, meta_raw)
-    ON CONFLICT (namespace, id) DO UPDATE
+    ON CONFLICT (namespace, id) DO {action}
+""")
+_REPLACE: Final = sql.SQL("""
+    UPDATE
     SET v = excluded.v, text = excluded.text, meta = excluded.meta, meta_raw = excluded.meta_raw
+""")
+_KEEP: Final = sql.SQL("NOTHING")
+_CHOSEN: Final = sql.SQL("""
+    SELECT r.id, coalesce(r.meta_raw, r.meta::text) FROM {table} AS r WHERE {where}
+    ORDER BY r.id COLLATE "C" FOR UPDATE
+""")
+_UPDATE_META: Final = sql.SQL("""
+    UPDATE {table} AS r SET meta = n.meta::jsonb, meta_raw = n.raw
+    FROM unnest(%(ids)s::text[], %(metas)s::text[], %(raws)s::text[]) AS n (id, meta, raw)
+    WHERE r.namespace = %(namespace)s::text AND r.id = n.id
 """)
 # A role that does not own the table gets a warning, and no statistics.
 _ANALYZE: Final = sql.SQL("ANALYZE (SKIP_LOCKED) {table} (namespace, id, meta)")
@@ -93,18 +106,50 @@ class Database:
 
     async def upsert(self, namespace: str, batch: Batch) -> None:
         """Insert or replace the records of a batch, all of them or none."""
+        await self._put(_REPLACE, namespace, batch)
+
+    async def insert(self, namespace: str, batch: Batch) -> int:
+        """Insert the records whose ids are not there; return their number."""
+        return await self._put(_KEEP, namespace, batch)
+
+    async def update_meta(
+        self, namespace: str, ids: list[str] | None, filter: Filter | None, changes: dict[str, Any]
+    ) -> int:
+        """Merge changes into the metadata of records, in one transaction; return their number."""
+        where, parameters = _where(namespace, filter, ids)
+        chosen = self._layout.put(_CHOSEN, where=where)
+        statement = self._layout.put(_UPDATE_META)
+        async with self._connection() as connection, transaction(connection) as writer:
+            rows = await (await run(writer, chosen, parameters)).fetchall()
+            metas = [{**meta, **changes} for meta in await _read(meta for _, meta in rows)]
+            for start in range(0, len(rows), _PIECE_ROWS):
+                some = metas[start : start + _PIECE_ROWS]
+                raws = list(map(written, some))
+                piece = {
+                    "namespace": namespace,
+                    "ids": [name for name, _ in rows[start : start + _PIECE_ROWS]],
+                    "metas": list(map(comparable, raws, some)),
+                    "raws": raws,
+                }
+                await run(writer, statement, piece)
+        return len(rows)
+
+    async def _put(self, action: sql.SQL, namespace: str, batch: Batch) -> int:
+        """Insert a batch, and do this to the rows that are there; return how many were written."""
         # The size of the metadata is unknown before it is encoded.
         pieces = await asyncio.to_thread(_pieces, batch, self._layout.vector_type)
-        statement = self._layout.put(_UPSERT)
+        statement, count = self._layout.put(_INSERT, action=action), 0
         async with self._connection() as connection, transaction(connection) as writer:
             for piece in pieces:
                 with _fitting(namespace, batch.ids):
-                    await run(writer, statement, {"namespace": namespace, **piece})
+                    wrote = await run(writer, statement, {"namespace": namespace, **piece})
+                    count += wrote.rowcount
             self._written += len(batch.ids)
             if self._written > _WRITTEN + _WRITTEN_SHARE * self._planner.rows:
                 self._written = 0
                 await run(writer, self._layout.put(_ANALYZE))
                 await self._planner.learn(writer)
+        return count
 
     async def query(
         self,

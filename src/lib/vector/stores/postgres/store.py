@@ -46,7 +46,7 @@ class PostgresVectorStore(HybridBackedStore["Database"]):
     """
 
     capabilities: ClassVar[frozenset[Capability]] = frozenset(
-        {"scan", "hybrid", "keywords", "existing"}
+        {*HybridBackedStore.capabilities, "existing"}
     )
 
     def __init__(

@@ -40,7 +40,9 @@ class QdrantVectorStore(BackedStore["Collection"]):
     with the first page, and keeps them until the last one.
     """
 
-    capabilities: ClassVar[frozenset[Capability]] = frozenset({"scan", "existing"})
+    capabilities: ClassVar[frozenset[Capability]] = frozenset(
+        {*BackedStore.capabilities, "existing"}
+    )
     refusals: ClassVar[frozenset[Refusal]] = frozenset(
         {"string order", "wide number", "quoted key"}
     )

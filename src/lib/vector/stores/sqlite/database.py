@@ -10,7 +10,7 @@ transaction asks SQLite for that; the file's WAL index says so, too, where it ca
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from itertools import count
 from typing import Any
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from lib._util import sqlite
 from lib.errors import HybridUnavailable, StoreCorrupt, StoreError
+from lib.vector.composed import merged
 from lib.vector.exact.partition import Snapshot
 from lib.vector.exact.search import Selection, nearest, row_lengths
 from lib.vector.filter import Filter
@@ -56,7 +57,7 @@ _RECORDS = """
     SELECT id, vector, text, meta FROM [table]
     WHERE namespace = ? AND id IN (SELECT value FROM json_each(?))
 """
-_FOLLOWING = "SELECT id, vector, text, meta FROM [table] WHERE "
+_CHOSEN = _FOLLOWING = "SELECT id, vector, text, meta FROM [table] WHERE "
 _IN_ORDER = " AND id > ? ORDER BY id LIMIT ?"
 _FOUND = "SELECT rid, text, meta FROM [table] WHERE rid IN (SELECT value FROM json_each(?))"
 _DELETE = "DELETE FROM [table] WHERE rid IN (SELECT value FROM json_each(?))"
@@ -105,10 +106,34 @@ class Database:
 
     async def upsert(self, namespace: str, batch: Batch) -> None:
         """Insert or replace the records of a batch, all of them or none."""
-        metas = map(_json, batch.metas)
-        blobs = (row.tobytes() for row in batch.vectors.astype("<f4", copy=False))
-        columns = zip(batch.ids, metas, batch.texts, blobs, strict=True)
+        self._write(namespace, lambda: batch)
+
+    async def insert(self, namespace: str, batch: Batch) -> int:
+        """Insert the records whose ids are not there; return their number."""
+        return self._write(
+            namespace,
+            lambda: batch.without(dict(self._select(_RIDS, namespace, _json(batch.ids)))),
+        )
+
+    async def update_meta(
+        self, namespace: str, ids: list[str] | None, filter: Filter | None, changes: dict[str, Any]
+    ) -> int:
+        """Merge changes into the metadata of records, in one step; return their number."""
+        where, parameters = _where(namespace, filter, ids)
+        return self._write(
+            namespace,
+            lambda: merged(map(self._record, self._select(_CHOSEN + where, *parameters)), changes),
+        )
+
+    def _write(self, namespace: str, batch_of: Callable[[], Batch | None]) -> int:
+        """Insert or replace the records of a batch that is made inside the transaction."""
         with self._transaction(write=True):
+            batch = batch_of()
+            if batch is None or not batch.ids:
+                return 0
+            metas = map(_json, batch.metas)
+            blobs = (row.tobytes() for row in batch.vectors.astype("<f4", copy=False))
+            columns = zip(batch.ids, metas, batch.texts, blobs, strict=True)
             self._connection.executemany(
                 self._table.named(_UPSERT), ((namespace, *values) for values in columns)
             )
@@ -117,6 +142,7 @@ class Database:
         if cached:
             cached.upsert(batch.ids, batch.vectors, batch.lengths, items)
             self._cache[namespace] = cached
+        return len(batch.ids)
 
     def near(self, plan: QueryPlan) -> Near | None:
         """Return the nearest rows, or None if that takes long or needs the file.
