@@ -120,9 +120,11 @@ def test_the_reader_of_pdf_writes_a_line_for_each_page() -> None:
 
 
 @pytest.mark.parametrize(("max_bytes", "texts"), [(4 << 30, 1), (1 << 20, 0)])
-def test_the_reader_of_pdf_is_a_program_with_limits(max_bytes: int, texts: int) -> None:
+def test_the_reader_of_pdf_is_a_program_with_limits(
+    unmeasured: dict[str, str], max_bytes: int, texts: int
+) -> None:
     command = [sys.executable, pdf_child.__file__, "9", "99", str(max_bytes)]
-    done = subprocess.run(command, input=a_pdf(1), capture_output=True, check=False)
+    done = subprocess.run(command, input=a_pdf(1), env=unmeasured, capture_output=True, check=False)
 
     assert done.stdout.count(b"Hello 0") == texts
 
