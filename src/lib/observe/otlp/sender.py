@@ -31,210 +31,6 @@ from lib.observe.otlp.encode import encode_request, encode_span
 from lib.observe.sink import OnTaken
 from lib.observe.span import Span
 
-SLICE_SPANS: Final = 64
-SLICE_BYTES: Final = 128 * 1024
-SLICE_S: Final = 0.001
-"""Limits of encoding, or compressing, without yielding to the event loop."""
-
-HUGE_CHARS: Final = 256 * 1024
-"""A span that holds more is encoded in a thread: it cannot be sliced."""
-
-FRAME_BYTES: Final = 6
-"""Of a span in a request, at most: a tag, and a length of at most five bytes."""
-
-_VALUE_CHARS: Final = 32  # what one value costs, however short it is
-
-
-class Encoded(NamedTuple):
-    """A span as it is sent."""
-
-    span_id: str
-    content: bytes
-
-
-class Batches:
-    """Encodes spans request by request."""
-
-    def __init__(
-        self,
-        spans: Iterable[Span],
-        dialect: Dialect,
-        batch_size: int,
-        max_bytes: int,
-        clock: Clock,
-    ) -> None:
-        """Take what is to be sent.
-
-        Args:
-            spans: looked at one by one, when their turn comes.
-            dialect: names their attributes.
-            batch_size: the most spans of a request.
-            max_bytes: the most bytes of all spans of a request, unless it has but one.
-            clock: yields to the event loop.
-        """
-        self._spans, self._dialect = iter(spans), dialect
-        self._batch_size, self._max_bytes, self._clock = batch_size, max_bytes, clock
-        self._left: Encoded | None = None  # encoded, and too much for the batch before
-
-    async def following(self) -> list[Encoded]:
-        """Return the spans of the next request, none at the end."""
-        batch: list[Encoded] = []
-        size = 0
-        turn = _Turn(self._clock)
-        while (encoded := await self._next()) is not None:
-            size += len(encoded.content) + FRAME_BYTES
-            if batch and size > self._max_bytes:
-                self._left = encoded
-                break
-            batch.append(encoded)
-            await turn.spent(len(encoded.content))
-            if len(batch) == self._batch_size:
-                break
-        return batch
-
-    async def _next(self) -> Encoded | None:
-        left, self._left = self._left, None
-        if left is not None:
-            return left
-        span = next(self._spans, None)
-        if span is None:
-            return None
-        if is_huge(span):
-            return await asyncio.to_thread(self._encode, span)
-        return self._encode(span)
-
-    def _encode(self, span: Span) -> Encoded:
-        return Encoded(span.span_id, encode_span(span, self._dialect.attributes(span)))
-
-
-class _Turn:
-    """Yields to the event loop after enough work."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._spans = self._bytes = 0
-        self._began_s = clock.monotonic()
-
-    async def spent(self, encoded: int) -> None:
-        self._spans += 1
-        self._bytes += encoded
-        taken_s = self._clock.monotonic() - self._began_s
-        if self._spans >= SLICE_SPANS or self._bytes >= SLICE_BYTES or taken_s >= SLICE_S:
-            await self._clock.sleep(0)
-            self._spans = self._bytes = 0
-            self._began_s = self._clock.monotonic()
-
-
-def is_huge(span: Span) -> bool:
-    """Return True if encoding a span at once would block the event loop; estimated quickly."""
-    left = HUGE_CHARS
-    waiting: list[Any] = [span.attributes, span.input, span.output, span.status_message]
-    waiting += [event.attributes for event in span.events]
-    while waiting:
-        value = waiting.pop()
-        left -= _VALUE_CHARS
-        if isinstance(value, str):
-            left -= len(value)
-        elif isinstance(value, Mapping):
-            waiting += cast(Mapping[Any, Any], value).values()
-        elif isinstance(value, list | tuple):
-            waiting += cast(list[Any], value)
-        if left < 0:
-            return True
-    return False
-
-
-_PROTOBUF: Final = frozenset({"application/x-protobuf", "application/protobuf"})
-_FIXED_SIZE: Final = {1: 8, 5: 4}
-_MOST_VARINT_BYTES: Final = 10
-
-
-def rejected_spans(media_type: str, body: bytes) -> int:
-    """Return how many spans of a request that was answered with success were not taken.
-
-    An answer of neither protobuf nor a JSON object cannot tell, and counts as 0.
-
-    Args:
-        media_type: of the answer, in lower case and without parameters.
-        body: its content.
-
-    Raises:
-        ValueError: this is no OTLP backend: the content is not what its type says, or a web page.
-    """
-    if media_type == "text/html":
-        raise ValueError("a web page")
-    if not body:
-        return 0
-    if media_type in _PROTOBUF:
-        return max(0, _in_protobuf(body))
-    if media_type == "application/json":
-        return max(0, _in_json(_parsed(body)))
-    return 0
-
-
-def _parsed(body: bytes) -> Any:
-    try:
-        return parse(body)
-    except RecursionError:
-        raise ValueError("too deep") from None
-
-
-def _in_protobuf(body: bytes) -> int:
-    rejected = 0
-    for number, value in _fields(body):
-        if number == 1 and isinstance(value, bytes):  # partial_success
-            counts = [count for name, count in _fields(value) if name == 1]  # rejected_spans
-            rejected = counts[-1] if counts and isinstance(counts[-1], int) else rejected
-    return rejected if rejected < 2**63 else 0  # a negative number
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield number and value of each field of a protobuf message: a varint, or bytes."""
-    position = 0
-    while position < len(message):
-        tag, position = _varint(message, position)
-        kind = tag & 7
-        if kind == 0:
-            value, position = _varint(message, position)
-            yield tag >> 3, value
-            continue
-        if kind == 2:  # noqa: PLR2004 - what is preceded by its length
-            size, position = _varint(message, position)
-        elif kind in _FIXED_SIZE:
-            size = _FIXED_SIZE[kind]
-        else:
-            raise ValueError("a field of no known layout")
-        if position + size > len(message):
-            raise ValueError("a field beyond the end")
-        yield tag >> 3, message[position : position + size]
-        position += size
-
-
-def _varint(message: bytes, position: int) -> tuple[int, int]:
-    """Return the number that begins there, and where it ends."""
-    number = 0
-    for shift, byte in enumerate(message[position : position + _MOST_VARINT_BYTES]):
-        number |= (byte & 0x7F) << 7 * shift
-        if byte < 0x80:  # noqa: PLR2004 - the top bit says that there is more
-            return number, position + shift + 1
-    raise ValueError("a number without an end")
-
-
-def _in_json(answer: Any) -> int:
-    if not isinstance(answer, dict):
-        return 0  # "ok", null: answers of some backends that keep everything
-    partial = _member(cast(Any, answer), "partialSuccess", "partial_success")
-    rejected = _member({} if partial is None else partial, "rejectedSpans", "rejected_spans")
-    return int(str(rejected or 0))
-
-
-def _member(value: Any, *names: str) -> Any:
-    if not isinstance(value, dict):
-        raise ValueError("not an object")  # noqa: TRY004 - the content is wrong, not the call
-    fields = cast(dict[str, Any], value)
-    return next((fields[name] for name in names if name in fields), None)
-
-
 _log = logging.getLogger("lib.observe")
 GZIP_LEVEL: Final = 1
 MAX_ANSWER_BYTES: Final = 4 << 20
@@ -471,3 +267,207 @@ def _describe(status: int) -> str:
         return f"the address redirects ({status}): give the one it leads to, such as https"
     hint = _HINTS.get(status)
     return f"the server answered {status}" + (f": {hint}" if hint else "")
+
+
+SLICE_SPANS: Final = 64
+SLICE_BYTES: Final = 128 * 1024
+SLICE_S: Final = 0.001
+"""Limits of encoding, or compressing, without yielding to the event loop."""
+
+HUGE_CHARS: Final = 256 * 1024
+"""A span that holds more is encoded in a thread: it cannot be sliced."""
+
+FRAME_BYTES: Final = 6
+"""Of a span in a request, at most: a tag, and a length of at most five bytes."""
+
+_VALUE_CHARS: Final = 32  # what one value costs, however short it is
+
+
+class Encoded(NamedTuple):
+    """A span as it is sent."""
+
+    span_id: str
+    content: bytes
+
+
+class Batches:
+    """Encodes spans request by request."""
+
+    def __init__(
+        self,
+        spans: Iterable[Span],
+        dialect: Dialect,
+        batch_size: int,
+        max_bytes: int,
+        clock: Clock,
+    ) -> None:
+        """Take what is to be sent.
+
+        Args:
+            spans: looked at one by one, when their turn comes.
+            dialect: names their attributes.
+            batch_size: the most spans of a request.
+            max_bytes: the most bytes of all spans of a request, unless it has but one.
+            clock: yields to the event loop.
+        """
+        self._spans, self._dialect = iter(spans), dialect
+        self._batch_size, self._max_bytes, self._clock = batch_size, max_bytes, clock
+        self._left: Encoded | None = None  # encoded, and too much for the batch before
+
+    async def following(self) -> list[Encoded]:
+        """Return the spans of the next request, none at the end."""
+        batch: list[Encoded] = []
+        size = 0
+        turn = _Turn(self._clock)
+        while (encoded := await self._next()) is not None:
+            size += len(encoded.content) + FRAME_BYTES
+            if batch and size > self._max_bytes:
+                self._left = encoded
+                break
+            batch.append(encoded)
+            await turn.spent(len(encoded.content))
+            if len(batch) == self._batch_size:
+                break
+        return batch
+
+    async def _next(self) -> Encoded | None:
+        left, self._left = self._left, None
+        if left is not None:
+            return left
+        span = next(self._spans, None)
+        if span is None:
+            return None
+        if is_huge(span):
+            return await asyncio.to_thread(self._encode, span)
+        return self._encode(span)
+
+    def _encode(self, span: Span) -> Encoded:
+        return Encoded(span.span_id, encode_span(span, self._dialect.attributes(span)))
+
+
+class _Turn:
+    """Yields to the event loop after enough work."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._spans = self._bytes = 0
+        self._began_s = clock.monotonic()
+
+    async def spent(self, encoded: int) -> None:
+        self._spans += 1
+        self._bytes += encoded
+        taken_s = self._clock.monotonic() - self._began_s
+        if self._spans >= SLICE_SPANS or self._bytes >= SLICE_BYTES or taken_s >= SLICE_S:
+            await self._clock.sleep(0)
+            self._spans = self._bytes = 0
+            self._began_s = self._clock.monotonic()
+
+
+def is_huge(span: Span) -> bool:
+    """Return True if encoding a span at once would block the event loop; estimated quickly."""
+    left = HUGE_CHARS
+    waiting: list[Any] = [span.attributes, span.input, span.output, span.status_message]
+    waiting += [event.attributes for event in span.events]
+    while waiting:
+        value = waiting.pop()
+        left -= _VALUE_CHARS
+        if isinstance(value, str):
+            left -= len(value)
+        elif isinstance(value, Mapping):
+            waiting += cast(Mapping[Any, Any], value).values()
+        elif isinstance(value, list | tuple):
+            waiting += cast(list[Any], value)
+        if left < 0:
+            return True
+    return False
+
+
+_PROTOBUF: Final = frozenset({"application/x-protobuf", "application/protobuf"})
+_FIXED_SIZE: Final = {1: 8, 5: 4}
+_MOST_VARINT_BYTES: Final = 10
+
+
+def rejected_spans(media_type: str, body: bytes) -> int:
+    """Return how many spans of a request that was answered with success were not taken.
+
+    An answer of neither protobuf nor a JSON object cannot tell, and counts as 0.
+
+    Args:
+        media_type: of the answer, in lower case and without parameters.
+        body: its content.
+
+    Raises:
+        ValueError: this is no OTLP backend: the content is not what its type says, or a web page.
+    """
+    if media_type == "text/html":
+        raise ValueError("a web page")
+    if not body:
+        return 0
+    if media_type in _PROTOBUF:
+        return max(0, _in_protobuf(body))
+    if media_type == "application/json":
+        return max(0, _in_json(_parsed(body)))
+    return 0
+
+
+def _parsed(body: bytes) -> Any:
+    try:
+        return parse(body)
+    except RecursionError:
+        raise ValueError("too deep") from None
+
+
+def _in_protobuf(body: bytes) -> int:
+    rejected = 0
+    for number, value in _fields(body):
+        if number == 1 and isinstance(value, bytes):  # partial_success
+            counts = [count for name, count in _fields(value) if name == 1]  # rejected_spans
+            rejected = counts[-1] if counts and isinstance(counts[-1], int) else rejected
+    return rejected if rejected < 2**63 else 0  # a negative number
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Yield number and value of each field of a protobuf message: a varint, or bytes."""
+    position = 0
+    while position < len(message):
+        tag, position = _varint(message, position)
+        kind = tag & 7
+        if kind == 0:
+            value, position = _varint(message, position)
+            yield tag >> 3, value
+            continue
+        if kind == 2:  # noqa: PLR2004 - what is preceded by its length
+            size, position = _varint(message, position)
+        elif kind in _FIXED_SIZE:
+            size = _FIXED_SIZE[kind]
+        else:
+            raise ValueError("a field of no known layout")
+        if position + size > len(message):
+            raise ValueError("a field beyond the end")
+        yield tag >> 3, message[position : position + size]
+        position += size
+
+
+def _varint(message: bytes, position: int) -> tuple[int, int]:
+    """Return the number that begins there, and where it ends."""
+    number = 0
+    for shift, byte in enumerate(message[position : position + _MOST_VARINT_BYTES]):
+        number |= (byte & 0x7F) << 7 * shift
+        if byte < 0x80:  # noqa: PLR2004 - the top bit says that there is more
+            return number, position + shift + 1
+    raise ValueError("a number without an end")
+
+
+def _in_json(answer: Any) -> int:
+    if not isinstance(answer, dict):
+        return 0  # "ok", null: answers of some backends that keep everything
+    partial = _member(cast(Any, answer), "partialSuccess", "partial_success")
+    rejected = _member({} if partial is None else partial, "rejectedSpans", "rejected_spans")
+    return int(str(rejected or 0))
+
+
+def _member(value: Any, *names: str) -> Any:
+    if not isinstance(value, dict):
+        raise ValueError("not an object")  # noqa: TRY004 - the content is wrong, not the call
+    fields = cast(dict[str, Any], value)
+    return next((fields[name] for name in names if name in fields), None)

@@ -33,54 +33,6 @@ from lib.events.stores.postgres.schema import place_of, typed_errors
 from lib.events.stores.postgres.writer import Limits, Writer
 from lib.events.wakeups import Wakeups, poll_for_commits
 
-_MAX_EVENTS: Final = 1_000
-
-
-class Watch:
-    """The position in each partition up to which listeners have been woken."""
-
-    def __init__(
-        self, reader: Reader, wakeups: Wakeups, heads: Mapping[int, int], limits: Limits
-    ) -> None:
-        """Begin at the present heads of the partitions."""
-        self._limits = limits
-        self._reader, self._wakeups = reader, wakeups
-        self._positions = dict(heads)
-        self._own_heads: dict[str, int] = {}
-
-    def appended(
-        self, partition: int, before: int, after: int, runs: Mapping[str, tuple[int, bool]]
-    ) -> None:
-        """Wake listeners for a commit of this process."""
-        if before == self._positions[partition]:
-            self._positions[partition] = after
-        if len(self._own_heads) > self._limits.runs:
-            self._own_heads.clear()
-        for run_id, (head, signal) in runs.items():
-            self._own_heads[run_id] = head
-            self._wakeups.committed(run_id, signal=signal, partition=partition)
-
-    async def look(self) -> bool:
-        """Wake listeners for commits of other processes; return whether anything was new."""
-        changed = False
-        for partition, head in (await self._reader.heads()).items():
-            position = self._positions[partition]
-            if head > position:
-                changed = True
-                await self._wake(partition, position, head)
-        return changed
-
-    async def _wake(self, partition: int, position: int, head: int) -> None:
-        rows = await self._reader.appended(partition, position, head, _MAX_EVENTS)
-        self._positions[partition] = max(head, self._positions[partition])
-        if len(rows) == _MAX_EVENTS:
-            self._wakeups.foreign(partition)
-            return
-        foreign = {run_id for run_id, seq in rows if seq > self._own_heads.get(run_id, 0)}
-        for run_id in foreign:  # as for a signal: the owner of the run must look, too
-            self._wakeups.committed(run_id, signal=True, partition=partition)
-
-
 _MAX_PARTITIONS: Final = 1_024
 _SPARE: Final = 4
 _NEEDED_SPARE: Final = 2
@@ -396,3 +348,51 @@ class PostgresEventStore(CountsErasures, AsyncStore):
                 f"{self._place.name} is not open: call setup(), or `async with` its engine"
             )
         return self._reader
+
+
+_MAX_EVENTS: Final = 1_000
+
+
+class Watch:
+    """The position in each partition up to which listeners have been woken."""
+
+    def __init__(
+        self, reader: Reader, wakeups: Wakeups, heads: Mapping[int, int], limits: Limits
+    ) -> None:
+        """Begin at the present heads of the partitions."""
+        self._limits = limits
+        self._reader, self._wakeups = reader, wakeups
+        self._positions = dict(heads)
+        self._own_heads: dict[str, int] = {}
+
+    def appended(
+        self, partition: int, before: int, after: int, runs: Mapping[str, tuple[int, bool]]
+    ) -> None:
+        """Wake listeners for a commit of this process."""
+        if before == self._positions[partition]:
+            self._positions[partition] = after
+        if len(self._own_heads) > self._limits.runs:
+            self._own_heads.clear()
+        for run_id, (head, signal) in runs.items():
+            self._own_heads[run_id] = head
+            self._wakeups.committed(run_id, signal=signal, partition=partition)
+
+    async def look(self) -> bool:
+        """Wake listeners for commits of other processes; return whether anything was new."""
+        changed = False
+        for partition, head in (await self._reader.heads()).items():
+            position = self._positions[partition]
+            if head > position:
+                changed = True
+                await self._wake(partition, position, head)
+        return changed
+
+    async def _wake(self, partition: int, position: int, head: int) -> None:
+        rows = await self._reader.appended(partition, position, head, _MAX_EVENTS)
+        self._positions[partition] = max(head, self._positions[partition])
+        if len(rows) == _MAX_EVENTS:
+            self._wakeups.foreign(partition)
+            return
+        foreign = {run_id for run_id, seq in rows if seq > self._own_heads.get(run_id, 0)}
+        for run_id in foreign:  # as for a signal: the owner of the run must look, too
+            self._wakeups.committed(run_id, signal=True, partition=partition)

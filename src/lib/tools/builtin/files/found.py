@@ -14,35 +14,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-
-def place_of(handle: int) -> bytes | None:
-    """Return the absolute path of what is open, without links; or None."""
-    if sys.platform == "darwin":  # pragma: no cover - the other platforms' code runs elsewhere
-        import fcntl  # noqa: PLC0415 - not on Windows
-
-        return fcntl.fcntl(handle, fcntl.F_GETPATH, bytes(1024)).rstrip(b"\0")
-    if sys.platform == "win32":  # pragma: no cover - see above
-        import ctypes  # noqa: PLC0415 - only here
-        import msvcrt  # noqa: PLC0415 - only there
-
-        buffer = ctypes.create_unicode_buffer(32_768)
-        kernel = ctypes.WinDLL("kernel32", use_last_error=True)
-        kernel.GetFinalPathNameByHandleW.argtypes = [
-            ctypes.c_void_p,
-            ctypes.c_wchar_p,
-            ctypes.c_uint32,
-            ctypes.c_uint32,
-        ]
-        known = kernel.GetFinalPathNameByHandleW(
-            msvcrt.get_osfhandle(handle), buffer, len(buffer), 0
-        )
-        return os.fsencode(buffer.value) if 0 < known < len(buffer) else None
-    try:
-        return os.readlink(b"/proc/self/fd/%d" % handle)  # noqa: PTH115 - bytes
-    except OSError:
-        return None
-
-
 Judge = Callable[[Sequence[bytes], bool], None]
 """Raises when a path of these components may not be opened.
 
@@ -93,3 +64,31 @@ class Tree(Protocol):
             OSError: the system does.
         """
         ...
+
+
+def place_of(handle: int) -> bytes | None:
+    """Return the absolute path of what is open, without links; or None."""
+    if sys.platform == "darwin":  # pragma: no cover - the other platforms' code runs elsewhere
+        import fcntl  # noqa: PLC0415 - not on Windows
+
+        return fcntl.fcntl(handle, fcntl.F_GETPATH, bytes(1024)).rstrip(b"\0")
+    if sys.platform == "win32":  # pragma: no cover - see above
+        import ctypes  # noqa: PLC0415 - only here
+        import msvcrt  # noqa: PLC0415 - only there
+
+        buffer = ctypes.create_unicode_buffer(32_768)
+        kernel = ctypes.WinDLL("kernel32", use_last_error=True)
+        kernel.GetFinalPathNameByHandleW.argtypes = [
+            ctypes.c_void_p,
+            ctypes.c_wchar_p,
+            ctypes.c_uint32,
+            ctypes.c_uint32,
+        ]
+        known = kernel.GetFinalPathNameByHandleW(
+            msvcrt.get_osfhandle(handle), buffer, len(buffer), 0
+        )
+        return os.fsencode(buffer.value) if 0 < known < len(buffer) else None
+    try:
+        return os.readlink(b"/proc/self/fd/%d" % handle)  # noqa: PTH115 - bytes
+    except OSError:
+        return None
