@@ -142,7 +142,7 @@ async def test_a_cost_ceiling_without_prices_warns_once_per_handler(
 
     (warning,) = [line for line in caplog.messages if "cost" in line]
     assert repr(warned) in warning
-    assert "the call counts as nothing: give the LLMHandler prices=" in warning
+    assert "counts as nothing: give the LLMHandler prices=" in warning
 
 
 async def test_a_cost_ceiling_with_known_costs_does_not_warn(
