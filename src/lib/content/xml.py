@@ -106,14 +106,14 @@ def outline(found: list[Element], *, max_chars: int) -> str:
 
 def _lines(found: list[Element]) -> Iterator[str]:
     for element in found:
-        said = ", ".join(
+        shown = ", ".join(
             f"{name}={value}"
             for name, value in element.attributes.items()
             if not name.startswith("xmlns")
         )
         text = " ".join(element.text.split())
-        if said or text:
-            head = f"{element.name} ({said})" if said else element.name
+        if shown or text:
+            head = f"{element.name} ({shown})" if shown else element.name
             yield " " * min(element.depth, MAX_INDENT) + (f"{head}: {text}" if text else head)
         else:
             yield " " * min(element.depth, MAX_INDENT) + element.name

@@ -106,8 +106,8 @@ class LLMGuard:
 
 def _read(reply: Reply) -> tuple[bool, str]:
     try:
-        said = parse_output(reply, _SCHEMA)
+        verdict = parse_output(reply, _SCHEMA)
     except InvalidReply:  # paid for all the same, so no error: the usage must reach the log
         return False, "the judge's reply cannot be read"
     # What the model says in its own words may quote the text after all: only the verdict is kept.
-    return said["allowed"], "" if said["allowed"] else "it breaks the policy"
+    return verdict["allowed"], "" if verdict["allowed"] else "it breaks the policy"

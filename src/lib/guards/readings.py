@@ -28,10 +28,10 @@ _VALUE: Final = re.compile(r"(\\{0,8})\"\s{0,4}:\s{0,4}\1\"")
 def readings(text: str) -> Iterator[str]:
     """Yield the text, or the texts in it where it is JSON, and the same with its escapes read."""
     # What stands in quotation marks as a value of JSON is no quotation.
-    said = _BETWEEN.join(_texts(text)) if _is_packed(text) else text
-    said = _VALUE.sub(f'":{_BETWEEN}', said)
-    yield said
-    for each in levels(said):
+    joined = _BETWEEN.join(_texts(text)) if _is_packed(text) else text
+    joined = _VALUE.sub(f'":{_BETWEEN}', joined)
+    yield joined
+    for each in levels(joined):
         yield each.text
 
 

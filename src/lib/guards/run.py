@@ -85,9 +85,9 @@ class Checks(NamedTuple):
         if not self.made or self.made[-1].word == "allowed":
             return None
         last = self.made[-1]
-        said = f"{last.word} by" if last.word == "blocked" else "not allowed by"
+        decision = f"{last.word} by" if last.word == "blocked" else "not allowed by"
         reason = last.verdict.reason[:MAX_REASON_CHARS]
-        return f"{said} the guard {last.guard!r}{f': {reason}' if reason else ''}"
+        return f"{decision} the guard {last.guard!r}{f': {reason}' if reason else ''}"
 
 
 async def check_all(

@@ -53,11 +53,11 @@ async def ask_check(
     Raises:
         TypeError: it answers something else.
     """
-    given = (arguments, context) if _takes_context(check) else (arguments,)
+    positional = (arguments, context) if _takes_context(check) else (arguments,)
     if inspect.iscoroutinefunction(check):
-        answer: Any = await check(*given)
+        answer: Any = await check(*positional)
     else:
-        answer = await asyncio.to_thread(check, *given)
+        answer = await asyncio.to_thread(check, *positional)
         if inspect.isawaitable(answer):
             answer = await answer
     if not isinstance(answer, CheckResult):

@@ -59,9 +59,9 @@ class Deps:
             TypeError: they are not in a list, or one is a class.
             ValueError: two have one type.
         """
-        given: object = objects
-        if isinstance(given, Mapping | str | bytes | type) or not hasattr(given, "__iter__"):
-            got = type(cast("object", given)).__name__
+        untyped: object = objects
+        if isinstance(untyped, Mapping | str | bytes | type) or not hasattr(untyped, "__iter__"):
+            got = type(cast("object", untyped)).__name__
             raise TypeError(f"expected a list of objects as deps, got {got}: deps=[pool, client]")
         self._objects: dict[type, object] = {}
         for each in objects:

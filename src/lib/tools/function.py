@@ -161,9 +161,9 @@ def _caller(
 ) -> Callable[[Mapping[str, Any], ToolContext], Awaitable[Any]]:
     names = {name: name.removeprefix("arg_") for name in arguments.model_fields}
 
-    async def call(given: Mapping[str, Any], context: ToolContext) -> Any:
+    async def call(values: Mapping[str, Any], context: ToolContext) -> Any:
         try:
-            checked = arguments.model_validate(dict(given))
+            checked = arguments.model_validate(dict(values))
         except ValidationError as error:
             raise ToolError("invalid_arguments", explain(error)) from error
         bound = {python: getattr(checked, name) for name, python in names.items()}
@@ -193,8 +193,8 @@ def _check_caller(
                 "one annotated ToolContext"
             )
 
-    async def ask(given: Mapping[str, Any], context: ToolContext) -> CheckResult:
-        checked = arguments.model_validate(dict(given))
+    async def ask(values: Mapping[str, Any], context: ToolContext) -> CheckResult:
+        checked = arguments.model_validate(dict(values))
         bound = {
             name: context if hints.get(name) is ToolContext else getattr(checked, names[name])
             for name in taken

@@ -149,12 +149,12 @@ def _is_paragraph(block: Block) -> bool:
 
 def _speak(page: Blocks, sums: _Sums, block: Block) -> None:
     number = block.container
-    said = 1.0 + block.text.count(",") + block.text.count("\uff0c") + min(block.size / 100, 3.0)
-    said *= 1.0 - block.linked / block.size
+    weight = 1.0 + block.text.count(",") + block.text.count("\uff0c") + min(block.size / 100, 3.0)
+    weight *= 1.0 - block.linked / block.size
     while number and page.names[number] in _LEAVES:
         number = page.parents[number]
     for share in _SHARES:
-        sums.score[number] += said * share
+        sums.score[number] += weight * share
         if not number:
             break
         number = page.parents[number]

@@ -43,19 +43,19 @@ def read_pdf(
     if find_spec("pypdf") is None:
         raise ToolError("unsupported", f"reading PDF needs pypdf: {install_command('pdf')}")
     lines, in_time = _run(body, [str(max_pages), str(max_chars), str(MAX_MEMORY_BYTES)], timeout_s)
-    said: dict[str, Any] = {}
+    report: dict[str, Any] = {}
     pages: list[str] = []
     for line in lines:
-        said |= line
+        report |= line
         pages += [line["page"]] if "page" in line else []
     if not pages:
-        raise _refusal(said, in_time=in_time)
+        raise _refusal(report, in_time=in_time)
     text = "\n\n".join(page for page in pages if page)
-    of = said.get("pages", len(pages))
+    of = report.get("pages", len(pages))
     note = None if len(pages) >= of else f"the first {len(pages)} of {of} pages"
     if not text.strip():
         note = "the pages hold no text, perhaps only pictures of it"
-    return said.get("title"), text[:max_chars], note
+    return report.get("title"), text[:max_chars], note
 
 
 def _run(body: bytes, arguments: list[str], timeout_s: float) -> tuple[list[dict[str, Any]], bool]:
@@ -84,8 +84,8 @@ def _run(body: bytes, arguments: list[str], timeout_s: float) -> tuple[list[dict
     return [json.loads(line) for line in output.split(b"\n")[:-1]], in_time
 
 
-def _refusal(said: dict[str, Any], *, in_time: bool) -> ToolError:
-    if said.get("encrypted"):
+def _refusal(report: dict[str, Any], *, in_time: bool) -> ToolError:
+    if report.get("encrypted"):
         return ToolError("unsupported", "the PDF is encrypted")
     if not in_time:
         return ToolError("failed", "the PDF took too long to read")

@@ -110,9 +110,9 @@ def _assistant(message: Message, dialect: Dialect) -> dict[str, Any]:
 
 def _tool_call(call: ToolCall) -> dict[str, Any]:
     # Servers parse the arguments of old calls, and fail on those that the model got wrong.
-    given = call.arguments if call.invalid is None else {"INVALID_JSON": call.invalid}
+    arguments = call.arguments if call.invalid is None else {"INVALID_JSON": call.invalid}
     kept = {name: call.extra[name] for name in KEPT if name in call.extra}
-    function = {"name": call.name, "arguments": canonical(given)}
+    function = {"name": call.name, "arguments": canonical(arguments)}
     return {"id": call.id, "type": "function", "function": function, **kept}
 
 

@@ -152,9 +152,9 @@ def unsealed(signature: str | None, server: str) -> tuple[str, str] | None:
 
 def _tool_call(call: ToolCall) -> dict[str, Any]:
     # Servers parse the arguments of old calls, and fail on those that the model got wrong.
-    given = call.arguments if call.invalid is None else {"INVALID_JSON": call.invalid}
+    arguments = call.arguments if call.invalid is None else {"INVALID_JSON": call.invalid}
     item = {"type": "function_call", "call_id": call.id, "name": call.name}
-    return {**item, "arguments": canonical(given)}
+    return {**item, "arguments": canonical(arguments)}
 
 
 def _only_text(message: Message) -> str:

@@ -180,26 +180,32 @@ class _Tree:
         found: dict[str, str] | None = _NO_ATTRIBUTES
         if end - start > len(name) + 2:
             found = attributes(self._source[start:end], limit=MAX_ATTRIBUTES)
-        given = {"hidden": ""} if found is None else found
+        own_attributes = {"hidden": ""} if found is None else found
         if name in {"html", "body", "head"}:
-            self._merge({"html": _ROOT, "body": _BODY, "head": _HEAD}[name], given)
+            self._merge({"html": _ROOT, "body": _BODY, "head": _HEAD}[name], own_attributes)
             return False
         if name == "template" and _shadow(self._source, start, end):
             self._shadow(end)
         self._imply(name)
-        number = self._add(name, given, start)
-        self.sheet.imports |= name == "link" and "stylesheet" in given.get("rel", "").lower()
+        number = self._add(name, own_attributes, start)
+        self.sheet.imports |= (
+            name == "link" and "stylesheet" in own_attributes.get("rel", "").lower()
+        )
         if name not in _VOID and not (name in {"svg", "math"} and self._source[end - 2] == "/"):
             self._push(number)
         if name != "style":
             return False
-        kind = given.get("type", "").strip().lower()
+        kind = own_attributes.get("type", "").strip().lower()
         in_template = bool(self._counts.get("template"))
-        return kind in {"", "text/css"} and applies(given.get("media", "")) and not in_template
+        return (
+            kind in {"", "text/css"}
+            and applies(own_attributes.get("media", ""))
+            and not in_template
+        )
 
-    def _merge(self, number: int, given: dict[str, str]) -> None:
+    def _merge(self, number: int, own_attributes: dict[str, str]) -> None:
         element = self.elements[number]
-        element.attributes = {**given, **element.attributes}
+        element.attributes = {**own_attributes, **element.attributes}
         element.classes = frozenset(element.attributes.get("class", "").split())
 
     def _shadow(self, end: int) -> None:
@@ -210,7 +216,7 @@ class _Tree:
         if self._shadows > MAX_SHADOWS or not _slot(self._source, end, close):
             self.shadowed.add(self._stack[-1])
 
-    def _add(self, name: str, given: dict[str, str], start: int) -> int:
+    def _add(self, name: str, own_attributes: dict[str, str], start: int) -> int:
         self._begun = self._begun or name not in _IN_HEAD
         in_head = not self._begun and len(self._stack) == 2  # noqa: PLR2004 - root and body
         above = _HEAD if in_head else self._stack[-1]
@@ -218,10 +224,16 @@ class _Tree:
         parent.children += 1
         parent.names[name] = parent.names.get(name, 0) + 1
         element = Element(
-            name, given, above, parent.children, parent.names[name], parent.last, end=number + 1
+            name,
+            own_attributes,
+            above,
+            parent.children,
+            parent.names[name],
+            parent.last,
+            end=number + 1,
         )
-        if "class" in given:
-            element.classes = frozenset(given["class"].split())
+        if "class" in own_attributes:
+            element.classes = frozenset(own_attributes["class"].split())
         parent.last = number
         self.elements.append(element)
         self.starts.append(start)
@@ -411,13 +423,13 @@ class _Judge:
 
     def _is_unshown(self, element: Element, number: int) -> bool:
         """Return True if the element's name and attributes keep it from being shown."""
-        given = element.attributes
-        if element.name in _UNSHOWN or "hidden" in given or "popover" in given:
+        own_attributes = element.attributes
+        if element.name in _UNSHOWN or "hidden" in own_attributes or "popover" in own_attributes:
             return element.name not in _VOID
-        if given.get("aria-hidden", "").strip().lower() == "true":
+        if own_attributes.get("aria-hidden", "").strip().lower() == "true":
             return True
         if element.name == "dialog":
-            return "open" not in given
+            return "open" not in own_attributes
         if number in self._tree.shadowed:
             return True
         parent = self._elements[element.parent]
@@ -432,22 +444,22 @@ _OF_THE_PAGE: Final = frozenset(
 
 def _presented(element: Element) -> Iterator[tuple[str, str]]:
     """Yield what an element's name and attributes of its look declare."""
-    given = element.attributes
+    own_attributes = element.attributes
     if element.name in _SMALLER:
         yield "font-size", "smaller"
     elif element.name == "mark":
         yield "background-color", "yellow"
         yield "color", "black"
-    elif element.name == "a" and "href" in given:
+    elif element.name == "a" and "href" in own_attributes:
         yield "color", "linktext"
     for name, kinds, written in _LEGACY:
         if (
-            written in given
+            written in own_attributes
             and element.name in kinds
-            and (color := legacy_color_of(given[written]))
+            and (color := legacy_color_of(own_attributes[written]))
         ):
             yield name, f"rgba({color[0]} {color[1]} {color[2]} / {color[3]})"
-    if "background" in given:
+    if "background" in own_attributes:
         yield "background-image", "url()"
 
 

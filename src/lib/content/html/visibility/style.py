@@ -421,10 +421,10 @@ def _on_its_ground(values: Mapping[str, str], look: Look, around: Look) -> Look:
     return replace(look, ground=grounds)
 
 
-def _filtered(color: Color, given: str) -> Color:
+def _filtered(color: Color, filters: str) -> Color:
     """Return a colour as it looks through filters."""
     parts = list(color[:3])
-    for name, inside in _CALL.findall(given):
+    for name, inside in _CALL.findall(filters):
         share = pixels(inside or "1", whole_px=1.0) or 0.0
         if name == "brightness":
             parts = [min(part * share, 255.0) for part in parts]
@@ -564,12 +564,14 @@ def _in_pixels(shape: str) -> str:
 
 def _moved(values: Mapping[str, str], font_px: float) -> bool:
     """Return True if it is scaled to nothing, turned on its edge or away, or shifted outside."""
-    given = values.get("transform", "")
+    transform = values.get("transform", "")
     for name in ("scale", "translate", "rotate"):
         if (value := values.get(name, "")) and value not in {"none", *_GLOBAL}:
-            given += f" {_as_call(name, value)}"
+            transform += f" {_as_call(name, value)}"
     away = values.get("backface-visibility") == "hidden"
-    return any(_hides_by(name, inside, font_px, away=away) for name, inside in _CALL.findall(given))
+    return any(
+        _hides_by(name, inside, font_px, away=away) for name, inside in _CALL.findall(transform)
+    )
 
 
 def _as_call(name: str, value: str) -> str:

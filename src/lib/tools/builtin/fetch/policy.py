@@ -245,11 +245,11 @@ def _is_internal(host: str) -> bool:
     return "." not in host or any(host.endswith(f".{suffix}") for suffix in _INTERNAL)
 
 
-def _tuple(name: str, given: Any) -> tuple[Any, ...]:
+def _tuple(name: str, value: Any) -> tuple[Any, ...]:
     wanted = int if name == "allowed_ports" else str
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise TypeError(f"{name} is a tuple, not {given!r}")
-    items: tuple[Any, ...] = tuple(cast(Iterable[Any], given))
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise TypeError(f"{name} is a tuple, not {value!r}")
+    items: tuple[Any, ...] = tuple(cast(Iterable[Any], value))
     if any(type(item) is not wanted for item in items):
         raise TypeError(f"{name} is a tuple of {wanted.__name__}, not {items!r}")
     return items

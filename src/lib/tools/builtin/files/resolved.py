@@ -97,13 +97,13 @@ class ResolvedTree:
         Raises:
             Stopped: it is not below.
         """
-        root, given = (
+        root, names = (
             [part for part in os.path.normcase(one).split(os.sep) if part]  # noqa: PTH206 - no Path yet
             for one in (self._root, without_prefix(path))
         )
-        if given[: len(root)] != root:
+        if names[: len(root)] != root:
             raise Stopped("outside")
-        return [os.fsencode(part) for part in given[len(root) :]]
+        return [os.fsencode(part) for part in names[len(root) :]]
 
     def _check(self, names: Sequence[str]) -> None:
         """Refuse names of which Windows makes others.

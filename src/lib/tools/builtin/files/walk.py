@@ -56,10 +56,10 @@ def parts_below(root_names: Iterable[bytes], path: bytes) -> list[bytes] | None:
     parts = path.split(b"/")
     for root in root_names:
         above = [part for part in root.split(b"/") if part]
-        given = [part for part in parts if part]
-        if given[: len(above)] == above:
+        names = [part for part in parts if part]
+        if names[: len(above)] == above:
             # The empty part at the end, of "x/", says that x is a directory: it stays.
-            return [*given[len(above) :], *([b""] if path.endswith(b"/") else [])]
+            return [*names[len(above) :], *([b""] if path.endswith(b"/") else [])]
     return None
 
 

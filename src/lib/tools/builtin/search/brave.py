@@ -130,8 +130,8 @@ class BraveSearchProvider(AsyncClosable):
         return await self._endpoint.get(parameters)
 
 
-def _key(given: str | None) -> str:
-    keys = [(key or "").strip() for key in (given, *map(os.environ.get, KEY_NAMES))]
+def _key(api_key: str | None) -> str:
+    keys = [(key or "").strip() for key in (api_key, *map(os.environ.get, KEY_NAMES))]
     key = next(filter(None, keys), "")
     if not key:
         raise ValueError("BraveSearchProvider needs a key: set BRAVE_API_KEY or pass api_key=")

@@ -176,9 +176,9 @@ class Planner:
     async def _few(self, reading: Cursor, search: Search) -> list[tuple[Any, ...]] | None:
         """Return the nearest if only few rows pass."""
         few = max(_FEW, search.k, int(_FEW_OF_MANY * math.sqrt(self.rows)))
-        given = {**search.parameters, "k": search.k, "few": few, "name": quoted(self._layout.table)}
+        bound = {**search.parameters, "k": search.k, "few": few, "name": quoted(self._layout.table)}
         statement = self._statement(_FEW_RANKED, search)
-        rows = await (await run(reading, statement, given)).fetchall()
+        rows = await (await run(reading, statement, bound)).fetchall()
         passing: int = rows[0][0]
         self.rows = rows[0][1]
         if passing > few:
@@ -211,8 +211,8 @@ class Planner:
             return await reading.fetchall()
 
     async def _exact(self, reading: Cursor, search: Search) -> list[tuple[Any, ...]]:
-        given = {**search.parameters, "k": search.k}
-        return await (await run(reading, self._statement(_EXACT, search), given)).fetchall()
+        bound = {**search.parameters, "k": search.k}
+        return await (await run(reading, self._statement(_EXACT, search), bound)).fetchall()
 
     def _statement(self, shape: sql.SQL, search: Search, **parts: sql.Composable) -> sql.Composable:
         return self._layout.put(
@@ -257,5 +257,5 @@ async def ranked(
     """
     plain = text.replace("\0", " ").encode(errors="replace").decode()
     statement = layout.put(_RANKED, terms=layout.terms(sql.SQL("%(text)s::text")), where=where)
-    given = {**parameters, "text": plain, "limit": limit, "most": _MAX_TERMS}
-    return [(name, score) for name, score in await (await run(cursor, statement, given)).fetchall()]
+    bound = {**parameters, "text": plain, "limit": limit, "most": _MAX_TERMS}
+    return [(name, score) for name, score in await (await run(cursor, statement, bound)).fetchall()]
