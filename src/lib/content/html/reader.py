@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from lib.content.html import elements as names
-from lib.content.html.blocks import DEFINITION, Block, Blocks
+from lib.content.html.blocks import DEFINITION, Block, Blocks, Inline, offsets_of
 from lib.content.html.elements import ENDED_BY, FORMATTING, VOID
-from lib.content.html.inline import Inline, offsets_of
 from lib.content.html.visibility import find_hidden_text
 from lib.content.links import Links
 from lib.content.markup import Kind, Token, attributes, tokens, unescaped
