@@ -303,22 +303,22 @@ class EngineError(LibError):
 class UnknownAlgorithm(EngineError):
     """A run names an algorithm that this engine does not have."""
 
-    def __init__(self, name: str, *, known: tuple[str, ...]) -> None:
+    def __init__(self, name: str, *, available: tuple[str, ...]) -> None:
         self.name: str = name
-        self.known: tuple[str, ...] = known
-        super().__init__(f"no algorithm {name!r} in this engine, it has {', '.join(known)}")
+        self.available: tuple[str, ...] = available
+        super().__init__(f"no algorithm {name!r} in this engine, it has {', '.join(available)}")
 
 
 class UnknownTool(EngineError):
     """An algorithm offers a tool that no handler of its engine has."""
 
-    def __init__(self, name: str, *, algorithm: str, known: tuple[str, ...]) -> None:
+    def __init__(self, name: str, *, algorithm: str, available: tuple[str, ...]) -> None:
         self.name: str = name
         self.algorithm: str = algorithm
-        self.known: tuple[str, ...] = known
+        self.available: tuple[str, ...] = available
         super().__init__(
             f"algorithm {algorithm!r} offers the tool {name!r}, which no handler of this engine "
-            f"has: there is {', '.join(known) or 'none'}"
+            f"has: there is {', '.join(available) or 'none'}"
         )
 
 

@@ -56,7 +56,7 @@ class Links:
     """Resolves addresses against a page's own, or what it names as the base, each once."""
 
     def __init__(self, url: str) -> None:
-        self._known: dict[str, str | None] = {}
+        self._cache: dict[str, str | None] = {}
         self._set(url)
 
     def _set(self, url: str) -> None:
@@ -71,7 +71,7 @@ class Links:
         """Resolve against this address from now on, if it is one of the web."""
         base = self.absolute(href)
         if base:
-            self._known.clear()
+            self._cache.clear()
             self._set(base)
 
     def absolute(self, href: str) -> str | None:
@@ -79,11 +79,11 @@ class Links:
 
         Its host is in ASCII.
         """
-        if href not in self._known:
-            if len(self._known) >= MAX_LINKS:
+        if href not in self._cache:
+            if len(self._cache) >= MAX_LINKS:
                 return None
-            self._known[href] = self._resolved(href)
-        return self._known[href]
+            self._cache[href] = self._resolved(href)
+        return self._cache[href]
 
     def _resolved(self, href: str) -> str | None:
         href = _DROPPED("", href.strip(_OUTER))

@@ -51,10 +51,10 @@ class InjectionGuard:
         Raises:
             ValueError: there is no such signal.
         """
-        known = NAMES | set(_EXTRA)
+        signals = NAMES | set(_EXTRA)
         self._ignored = frozenset(ignore)
-        if unknown := self._ignored - known:
-            names = ", ".join(sorted(known))
+        if unknown := self._ignored - signals:
+            names = ", ".join(sorted(signals))
             raise ValueError(f"no signal is called {', '.join(sorted(unknown))}: they are {names}")
         self.name = name
         self.stages: frozenset[Stage] = frozenset(stages)

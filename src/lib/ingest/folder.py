@@ -259,11 +259,11 @@ class _Run:
         return entry.digest if entry else None
 
     def _report(self, embedded: int) -> IngestReport:
-        known = self.before.keys() & self.digests.keys()
-        unchanged = sum(self.before[source].digest == self.digests[source] for source in known)
+        remaining = self.before.keys() & self.digests.keys()
+        unchanged = sum(self.before[source].digest == self.digests[source] for source in remaining)
         return IngestReport(
-            added=len(self.digests) - len(known),
-            changed=len(known) - unchanged,
+            added=len(self.digests) - len(remaining),
+            changed=len(remaining) - unchanged,
             unchanged=unchanged,
             removed=len(self.removed),
             skipped=sorted(self.skipped),

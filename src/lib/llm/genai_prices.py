@@ -62,7 +62,7 @@ class GenAIPrices:
         self._table = _bundled()
         self._ids = frozenset(each.id for each in self._table.providers)
         self._default = provider
-        if provider is not None and self._known(provider) is None:
+        if provider is not None and self._table_id(provider) is None:
             names = ", ".join(sorted(self._ids))
             raise ValueError(f"no prices of provider {provider!r}: the table has {names}")
 
@@ -73,7 +73,7 @@ class GenAIPrices:
 
         See `PriceBook.price`.
         """
-        paid_id = self._known(provider or self._default)
+        paid_id = self._table_id(provider or self._default)
         counts = {name: count for name in _RATES if (count := usage.get(name))}
         if paid_id is None or not counts:
             return None
@@ -84,7 +84,7 @@ class GenAIPrices:
             return None
         return found.total_price if _is_whole(found, counts, at) else None
 
-    def _known(self, provider: str | None) -> str | None:
+    def _table_id(self, provider: str | None) -> str | None:
         # The table's own search takes any name that contains a provider's, such as "openai-proxy".
         name = _PROVIDERS.get(provider or "", provider or "")
         return name if name in self._ids else None

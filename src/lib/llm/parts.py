@@ -268,11 +268,11 @@ def _optional_text(value: Mapping[str, Any], key: str) -> str | None:
     return None if value.get(key) is None else _text(value, key)
 
 
-def unknown_keys(value: Mapping[str, Any], known: AbstractSet[str]) -> dict[str, Any]:
+def unknown_keys(value: Mapping[str, Any], fields: AbstractSet[str]) -> dict[str, Any]:
     """Return what an object holds beside these keys."""
-    if value.keys() <= known:
+    if value.keys() <= fields:
         return _NOTHING
-    return {key: item for key, item in value.items() if key not in known}
+    return {key: item for key, item in value.items() if key not in fields}
 
 
 def _read_text(value: Mapping[str, Any]) -> Part:
@@ -313,14 +313,14 @@ def _read_file(value: Mapping[str, Any]) -> Part:
     return _read_attachment(File, value, "name", name=_optional_text(value, "name") or "")
 
 
-def _read_attachment(kind: type[A], value: Mapping[str, Any], *known: str, **more: Any) -> A:
+def _read_attachment(kind: type[A], value: Mapping[str, Any], *fields: str, **more: Any) -> A:
     data = _optional_text(value, "data")
     return kind(
         data=None if data is None else base64.b64decode(data, validate=True),
         blob=_read_blob(value.get("blob")),
         url=_optional_text(value, "url"),
         media_type=_optional_text(value, "media_type") or "",
-        extra=unknown_keys(value, _ATTACHMENT_KEYS.union(known)),
+        extra=unknown_keys(value, _ATTACHMENT_KEYS.union(fields)),
         **more,
     )
 

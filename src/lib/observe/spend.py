@@ -186,8 +186,8 @@ class SpendFold:
             used = {name: count for name, count in counts.items() if count}
             priced = self._prices.price(_name(payloads, "provider"), model, used, event.at)
             cost = as_cost(priced)
-        known, unpriced = (Decimal(0), 1) if cost is None else (cost, 0)
-        spend = ModelSpend(calls=1, **counts, known_cost=known, unpriced=unpriced)
+        amount, unpriced = (Decimal(0), 1) if cost is None else (cost, 0)
+        spend = ModelSpend(calls=1, **counts, known_cost=amount, unpriced=unpriced)
         self._models[model] = self._models.get(model, ModelSpend()) + spend
 
 

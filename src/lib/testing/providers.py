@@ -88,11 +88,16 @@ class KeepingClient(StrictClient):
         state: Mapping[str, Any] | None = None,
     ) -> Reply:
         """Return the function's answer to the conversation that is known here."""
-        known, new = self._known(messages, state)
+        earlier, new = self._conversation(messages, state)
         reply = await super().complete(
-            [*known, *new], model=model, tools=tools, output=output, settings=settings, state=state
+            [*earlier, *new],
+            model=model,
+            tools=tools,
+            output=output,
+            settings=settings,
+            state=state,
         )
-        return self._keep(reply, known, new)
+        return self._keep(reply, earlier, new)
 
     async def stream(
         self,
@@ -105,13 +110,18 @@ class KeepingClient(StrictClient):
         state: Mapping[str, Any] | None = None,
     ) -> AsyncIterator[Delta | Reply]:
         """Yield the function's answer in small pieces, then whole."""
-        known, new = self._known(messages, state)
+        earlier, new = self._conversation(messages, state)
         async for piece in super().stream(
-            [*known, *new], model=model, tools=tools, output=output, settings=settings, state=state
+            [*earlier, *new],
+            model=model,
+            tools=tools,
+            output=output,
+            settings=settings,
+            state=state,
         ):
-            yield self._keep(piece, known, new) if isinstance(piece, Reply) else piece
+            yield self._keep(piece, earlier, new) if isinstance(piece, Reply) else piece
 
-    def _known(
+    def _conversation(
         self, messages: Sequence[Message], state: Mapping[str, Any] | None
     ) -> tuple[Sequence[Message], Sequence[Message]]:
         if state is None:
@@ -121,11 +131,11 @@ class KeepingClient(StrictClient):
             raise LLMError(f"no response {state['id']!r}", status=404, state_lost=True)
         return self._kept[state["id"]], messages[state["covers"] :]
 
-    def _keep(self, reply: Reply, known: Sequence[Message], new: Sequence[Message]) -> Reply:
+    def _keep(self, reply: Reply, earlier: Sequence[Message], new: Sequence[Message]) -> Reply:
         self._made += 1
         self.sent.append(len(new))
         name = f"resp-{self._made}"
-        self._kept[name] = (*known, *new, reply.message)
+        self._kept[name] = (*earlier, *new, reply.message)
         return replace(reply, state={"id": name})
 
 

@@ -253,7 +253,7 @@ class ToolRegistry:
         Raises:
             ToolError: there is none; the message names a close one.
         """
-        usable = [known for known in self._tools if among is None or known in among]
+        usable = [tool_name for tool_name in self._tools if among is None or tool_name in among]
         if name in usable:
             return self._tools[name]
         close = get_close_matches(name, usable, n=1)

@@ -29,7 +29,7 @@ async def test_unknown_algorithms_and_missing_runs_are_named() -> None:
     async with make_engine(ScriptedClient([])) as engine:
         with pytest.raises(UnknownAlgorithm) as unknown:
             await engine.start("hi", algorithm="reflexion")
-        assert (unknown.value.name, unknown.value.known) == ("reflexion", ("react",))
+        assert (unknown.value.name, unknown.value.available) == ("reflexion", ("react",))
         for missing in (
             engine.run("nope").info(),
             engine.run("nope").result(),
@@ -87,7 +87,7 @@ def test_an_unknown_tool_is_refused_with_the_names_of_the_known_ones() -> None:
     with pytest.raises(UnknownTool, match="there is none") as caught:
         make_engine(ScriptedClient([]), agent=misspelt)
     facts = caught.value
-    assert (facts.name, facts.algorithm, facts.known) == ("add", "desk", ())
+    assert (facts.name, facts.algorithm, facts.available) == ("add", "desk", ())
 
 
 async def test_an_empty_conversation_is_refused() -> None:

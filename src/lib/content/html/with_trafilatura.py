@@ -34,17 +34,17 @@ def choice(source: str) -> Choice:
         text = trafilatura.extract(source, fast=True, include_links=False) or ""
     except Exception:  # noqa: BLE001 - whatever a page of strangers provokes there
         raise ToolError("failed", "trafilatura could not read the page") from None
-    known = {run for line in text.split("\n") for run in _runs(line)}
+    kept_runs = {run for line in text.split("\n") for run in _runs(line)}
 
     def choose(page: Blocks) -> list[Block]:
-        return [block for block in page.blocks if _is_known(block, known)]
+        return [block for block in page.blocks if _is_kept(block, kept_runs)]
 
     return choose
 
 
-def _is_known(block: Block, known: set[tuple[str, ...]]) -> bool:
+def _is_kept(block: Block, kept_runs: set[tuple[str, ...]]) -> bool:
     runs = _runs(_targets("]", block.text))
-    return bool(runs) and sum(run in known for run in runs) >= _SHARE * len(runs)
+    return bool(runs) and sum(run in kept_runs for run in runs) >= _SHARE * len(runs)
 
 
 def _runs(text: str) -> list[tuple[str, ...]]:

@@ -72,7 +72,7 @@ class HandlerRegistry:
             names = [spec.name for each in seen.by_kind.values() for spec in each.offers]
             for name in getattr(algorithm, "tool_names", None) or ():
                 if name not in names:
-                    raise UnknownTool(name, algorithm=algorithm.name, known=tuple(names))
+                    raise UnknownTool(name, algorithm=algorithm.name, available=tuple(names))
 
     def for_algorithm(self, algorithm: str) -> HandlerRegistry:
         """Return the registry for the runs of an algorithm.
@@ -226,7 +226,7 @@ class AlgorithmRegistry(Mapping[str, Algorithm[Any]]):
         try:
             return self._by_name[name]
         except KeyError:
-            raise UnknownAlgorithm(name, known=self._names) from None
+            raise UnknownAlgorithm(name, available=self._names) from None
 
     def __getitem__(self, name: str) -> Algorithm[Any]:
         return self._by_name[name]

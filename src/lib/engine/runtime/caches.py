@@ -130,7 +130,7 @@ class ConversationCache:
         name = str(log[0].data.get("algorithm", ""))
         algorithm = self._algorithms.get(name)
         if algorithm is None:
-            raise UnknownAlgorithm(name, known=tuple(self._algorithms))
+            raise UnknownAlgorithm(name, available=tuple(self._algorithms))
         turns = past.turns if run_id in past.turns else past.turns.add(run_id)
         if "input" not in readable(log[0]).data:
             past = replace(past, whole=False)

@@ -319,10 +319,10 @@ def _room(values: Mapping[str, str], font_px: float, around: Look) -> tuple[floa
     if not _cuts(values):
         return around.room_px
     sizes: list[float] = []
-    for side, known in zip(("width", "height"), around.room_px, strict=True):
+    for side, room in zip(("width", "height"), around.room_px, strict=True):
         value = values.get(f"max-{side}") or values.get(side) or ""
         size = None if "%" in value else pixels(value, font_px=font_px)
-        sizes.append(known if size is None else size)
+        sizes.append(room if size is None else size)
     return sizes[0], sizes[1]
 
 
@@ -408,9 +408,9 @@ def _on_its_ground(values: Mapping[str, str], look: Look, around: Look) -> Look:
     grounds = around.ground
     if color is not None and color[3] > 0:
         base = (grounds or (colors.WHITE,)) if color[3] < 1 else (colors.WHITE,)
-        known = grounds is not None or color[3] > 1 - FAINT
-        grounds = tuple(colors.over(color, one) for one in base) if known else None
-        look = replace(look, own=known or look.own)
+        opaque = grounds is not None or color[3] > 1 - FAINT
+        grounds = tuple(colors.over(color, one) for one in base) if opaque else None
+        look = replace(look, own=opaque or look.own)
     if "gradient(" in background:
         stops = colors.colors_in(background)
         base = (grounds or (colors.WHITE,))[0]

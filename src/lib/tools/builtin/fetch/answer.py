@@ -74,7 +74,7 @@ class Answer:
 
     def lines(self, name: bytes) -> list[str]:
         """Return what the headers of this name say, as often as they say it."""
-        found = [value for known, value in self._headers if known == name]
+        found = [value for header, value in self._headers if header == name]
         return [value.decode("latin-1").strip() for value in found]
 
     @property
@@ -87,7 +87,7 @@ class Answer:
         """
         if self.status not in _REDIRECTS:
             return None
-        found = [value for known, value in self._headers if known == b"location"]
+        found = [value for header, value in self._headers if header == b"location"]
         if not found:
             raise ToolError("failed", f"the server answered {self.status} and not where to")
         if len(found) > 1:

@@ -90,7 +90,7 @@ class LoopTurns:
         """Return those of this event loop."""
         loop = asyncio.get_running_loop()
         if loop not in self._turns:
-            for ended in [known for known in list(self._turns) if known.is_closed()]:
+            for ended in [each for each in list(self._turns) if each.is_closed()]:
                 self._turns.pop(ended, None)
             self._turns[loop] = FairTurns(self._each, self._all)
         return self._turns[loop]

@@ -161,7 +161,7 @@ class Network:
     def _pool(self) -> _Pool:
         loop = asyncio.get_running_loop()
         if loop not in self._pools:
-            for ended in [known for known in list(self._pools) if known.is_closed()]:
+            for ended in [each for each in list(self._pools) if each.is_closed()]:
                 self._pools.pop(ended, None)
             self._pools[loop] = _Pool(self._make)
         return self._pools[loop]

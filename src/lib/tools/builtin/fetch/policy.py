@@ -275,7 +275,7 @@ def _check_numbers(policy: FetchPolicy) -> None:
 
 
 def _check_content_types(content_types: tuple[str, ...]) -> None:
-    wrong = [known for known in content_types if not _TYPE.fullmatch(known.lower())]
+    wrong = [media_type for media_type in content_types if not _TYPE.fullmatch(media_type.lower())]
     if wrong or not content_types:
         raise ValueError(f"content_types holds media types such as 'text/html', not {wrong}")
 

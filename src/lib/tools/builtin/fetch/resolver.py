@@ -217,14 +217,14 @@ class Addresses:
             return (literal,)
         answers = await self._ask(host, port, timeout_s)
         addresses = [read(answer) for answer in answers]
-        known = [address for address in addresses if address is not None]
-        if len(known) < len(addresses):
+        usable = [address for address in addresses if address is not None]
+        if len(usable) < len(addresses):
             raise FetchBlocked("address not public", host=host)
-        if not known:
+        if not usable:
             raise LookupFailedError("unavailable", "could not be found")
-        log.debug("%s has the addresses %s", host, known)
-        self._rules.check_addresses(host, known)
-        return tuple(dict.fromkeys(known))[:MAX_ADDRESSES]
+        log.debug("%s has the addresses %s", host, usable)
+        self._rules.check_addresses(host, usable)
+        return tuple(dict.fromkeys(usable))[:MAX_ADDRESSES]
 
     async def _ask(self, host: str, port: int, timeout_s: float) -> list[str]:
         """Return the resolver's answers. What it says in an error is not for a model."""

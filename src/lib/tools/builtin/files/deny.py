@@ -293,13 +293,13 @@ class NameRules:
 
     def _rules_below(self, above: tuple[str, ...]) -> _Below:
         """Return what holds for the names below these components."""
-        known = [self._folder(name) for name in above]
-        near = [folder.forms for folder in known[max(0, len(known) - self._above) :]]
+        folders = [self._folder(name) for name in above]
+        near = [folder.forms for folder in folders[max(0, len(folders) - self._above) :]]
         ends = [row[-1] for row in self._rows if _ends_with(near, row[:-1])]
         return _Below(
             _Patterns(ends),
-            is_about=any(folder.is_about for folder in known),
-            holds_credentials=any(folder.holds_credentials for folder in known),
+            is_about=any(folder.is_about for folder in folders),
+            holds_credentials=any(folder.holds_credentials for folder in folders),
         )
 
     def _folder_of(self, name: str) -> _Folder:
@@ -330,8 +330,8 @@ class _Patterns:
         plain = [pattern for pattern in patterns if not _WILD.search(pattern)]
         after = [p[1:] for p in patterns if p[:1] == "*" and not _WILD.search(p[1:])]
         before = [p[:-1] for p in patterns if p[-1:] == "*" and not _WILD.search(p[:-1])]
-        known = {*plain, *(f"*{end}" for end in after), *(f"{start}*" for start in before)}
-        rest = [f"(?:{translate(pattern)})" for pattern in patterns if pattern not in known]
+        simple = {*plain, *(f"*{end}" for end in after), *(f"{start}*" for start in before)}
+        rest = [f"(?:{translate(pattern)})" for pattern in patterns if pattern not in simple]
         self._names, self._ends, self._starts = frozenset(plain), tuple(after), tuple(before)
         self._rest = re.compile("|".join(rest)) if rest else None
 

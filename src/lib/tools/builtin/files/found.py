@@ -84,10 +84,10 @@ def place_of(handle: int) -> bytes | None:
             ctypes.c_uint32,
             ctypes.c_uint32,
         ]
-        known = kernel.GetFinalPathNameByHandleW(
+        length = kernel.GetFinalPathNameByHandleW(
             msvcrt.get_osfhandle(handle), buffer, len(buffer), 0
         )
-        return os.fsencode(buffer.value) if 0 < known < len(buffer) else None
+        return os.fsencode(buffer.value) if 0 < length < len(buffer) else None
     try:
         return os.readlink(b"/proc/self/fd/%d" % handle)  # noqa: PTH115 - bytes
     except OSError:

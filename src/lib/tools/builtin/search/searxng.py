@@ -222,10 +222,10 @@ def _infobox(box: Mapping[str, Any]) -> SearchAnswer:
     details = ". ".join(part.rstrip(".") for part in about if part)
     text = ": ".join(part for part in (name, details) if part)
     pages = [box.get("id"), *(link.get("url") for link in objects(box.get("urls")))]
-    known = [url for url in map(web_url, pages) if url]
+    urls = [url for url in map(web_url, pages) if url]
     return SearchAnswer(
         one_line(text, MAX_SNIPPET_CHARS),
-        known[0] if known else None,
+        urls[0] if urls else None,
         plain(box.get("engine"), MAX_NAME_CHARS),
     )
 
