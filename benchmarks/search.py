@@ -14,22 +14,23 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeAlias
-from unittest.mock import Mock, patch
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lib.vector import InMemoryVectorStore, Record, SQLiteVectorStore, VectorStore
-from lib.vector.exact.accel import adaptive
+from lib.vector.exact.codes import fast_products
 
 Matrix: TypeAlias = NDArray[np.float32]
 Search: TypeAlias = Callable[[Matrix], Awaitable[list[int]]]
@@ -82,9 +83,13 @@ async def stored(store: VectorStore, matrix: Matrix) -> None:
         await store.upsert(records(matrix, start, min(start + 10_000, len(matrix))))
 
 
-def without_codes() -> Any:
-    """Return what keeps stores from using the extra `fast` where they are first written to."""
-    return patch.object(adaptive, "fast_products", Mock(return_value=None))
+@contextmanager
+def without_codes() -> Generator[None]:
+    """Keep namespaces that are first written to meanwhile from using the extra `fast`."""
+    fast_products.cache_clear()
+    with patch.dict(sys.modules, {"simsimd": None}):
+        yield
+    fast_products.cache_clear()
 
 
 async def ours(name: str, data: Any, cases: dict[str, Any]) -> dict[str, Search]:

@@ -1,8 +1,6 @@
 """Searching fast finds what searching plainly finds, in the same order, with the same scores."""
 
-from collections.abc import Iterator
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -12,12 +10,9 @@ from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
 from lib.vector import Metric
-from lib.vector.exact import search as exact
-from lib.vector.exact.accel import codes, heads, threshold
-from lib.vector.exact.accel.basis import Basis
-from lib.vector.exact.accel.codes import Codes, ProjectedCodes
-from lib.vector.exact.accel.heads import Heads
-from lib.vector.exact.search import FirstPass, Rows, Selection, nearest, row_lengths, scales
+from lib.vector.exact.bounds import reached
+from lib.vector.exact.codes import Codes, Coding, fast_products
+from lib.vector.exact.search import Rows, Selection, nearest, row_lengths, scales
 from lib.vector.validate import MIN_LENGTH
 
 Matrix = NDArray[np.float32]
@@ -43,29 +38,17 @@ def plainly(
     ]
 
 
-def searched(vectors: Matrix, ids: list[str], metric: Metric, *, by: str = "floats") -> Rows:
-    first_pass = None if by == "floats" else first_pass_of(by, metric, vectors.shape[1])
-    lengths = row_lengths(vectors)
-    return Rows(ids=ids, vectors=vectors, scales=scales(lengths, metric), first_pass=first_pass)
-
-
-def first_pass_of(by: str, metric: Metric, dimension: int) -> FirstPass:
-    if by == "heads":
-        return Heads(metric, any_basis(dimension))
-    if by == "codes of heads":
-        return ProjectedCodes(metric, products, any_basis(dimension))
-    driver = codes.fast_products() if by == "driver" else products
-    if driver is None:
+def searched(
+    vectors: Matrix, ids: list[str], metric: Metric, *, by: str, block_bytes: int = 1 << 20
+) -> Rows:
+    """Return rows that are prepared from the first search on; as they are, of "floats"."""
+    driver = {"codes": products, "driver": fast_products()}.get(by)
+    if by == "driver" and driver is None:
         pytest.skip("simsimd is not installed")
-    return Codes(metric, dimension, driver)
-
-
-def any_basis(dimension: int) -> Basis:
-    """Return directions that were not learned: the answer is right with any."""
-    noise = np.random.default_rng(dimension)
-    width = int(noise.integers(1, dimension + 1))
-    directions, _ = np.linalg.qr(noise.standard_normal((dimension, width)))
-    return Basis.of(directions)
+    coding = Coding(metric=metric, products=driver, least_rows=1, block_bytes=block_bytes)
+    codes = None if by == "floats" else Codes(coding)
+    lengths = row_lengths(vectors)
+    return Rows(ids=ids, vectors=vectors, scales=scales(lengths, metric), codes=codes)
 
 
 def products(code: NDArray[np.uint8], codes: NDArray[np.uint8]) -> Matrix:
@@ -76,24 +59,15 @@ def allowing(mask: NDArray[np.bool_] | None, size: int) -> Selection:
     return Selection(mask=None, count=size) if mask is None else Selection.of(mask)
 
 
-FIRST_PASSES = ["floats", "codes", "driver", "codes of heads", "heads"]
+FIRST_PASSES = ["floats", "centred floats", "codes", "driver"]
 
 # Few values, so that many scores are equal or nearly so; and values of all sizes.
 few = st.sampled_from([0.0, 1.0, -1.0, 1.0 + 2**-23, 1.0 - 2**-24, 3.0, 0.1])
 many = st.floats(-1e9, 1e9, width=32) | st.floats(-1, 1, width=32)
+offset = st.floats(1e6, 1e6 + 2, width=32)
 extreme = st.sampled_from(
     [0.0, 1.0, 2.0**-149, -(2.0**-147), 2.0**-126, 2.0**-99, 2.0**60, -(2.0**59)]
 )
-
-
-@pytest.fixture(autouse=True, scope="module")
-def first_passes_are_used_however_little_there_is_to_read() -> Iterator[None]:
-    with (
-        patch.object(exact, "_FIRST_PASS_CELLS", 0),
-        patch.object(exact, "_FIRST_PASS_CELLS_GATHERED", 0),
-        patch.object(threshold, "_MANY", 0),
-    ):
-        yield
 
 
 @pytest.mark.parametrize("by", FIRST_PASSES)
@@ -104,7 +78,7 @@ def test_a_search_misses_no_row_of_the_exact_answer(
 ) -> None:
     draw: Any = data.draw
     size, dimension = draw(st.integers(1, 40)), draw(st.integers(1, 9))
-    elements = draw(st.sampled_from([few, many, extreme]))
+    elements = draw(st.sampled_from([few, many, offset, extreme]))
     vectors = draw(arrays.arrays(np.float32, (size + 1, dimension), elements=elements))
     if metric == "cosine":
         vectors[row_lengths(vectors) < MIN_LENGTH] = 1.0
@@ -113,22 +87,14 @@ def test_a_search_misses_no_row_of_the_exact_answer(
     ids = draw(st.permutations([f"{number:02}" for number in range(size)]))
     k = draw(st.integers(1, 12))
 
-    block_bytes = draw(st.sampled_from([1, 30, 1 << 20]))
-    with patch.object(codes, "_BLOCK_BYTES", block_bytes):
-        rows = searched(vectors, ids, metric, by=by)
-    with (
-        patch.object(codes, "_GATHERED_BYTES", block_bytes),
-        patch.object(heads, "_GATHERED_BYTES", block_bytes),
-        patch.object(heads, "_PROJECTED_CELLS", block_bytes),
-        patch.object(threshold, "_GROUPS", 2),
-        patch.object(threshold, "_SEEDS", draw(st.sampled_from([0, 48]))),
-        patch.object(threshold, "_MOST_SEEDS", draw(st.sampled_from([0, 256]))),
-    ):
-        among = allowing(allowed, size)
-        found = [nearest(rows, query, k, metric=metric, among=among) for _ in range(3)]
+    rows = searched(
+        vectors, ids, metric, by=by, block_bytes=draw(st.sampled_from([1, 300, 1 << 20]))
+    )
+    among = allowing(allowed, size)
+    found = [nearest(rows, query, k, metric=metric, among=among) for _ in range(10)]
 
     passing = list(range(size)) if allowed is None else np.flatnonzero(allowed).tolist()
-    assert found == [plainly(vectors, query, k, metric, rows=passing, ids=ids)] * 3
+    assert found == [plainly(vectors, query, k, metric, rows=passing, ids=ids)] * 10
 
 
 @pytest.mark.parametrize("by", FIRST_PASSES)
@@ -152,7 +118,7 @@ def test_the_answer_is_exact_for_thousands_of_rows_with_near_duplicates(
         assert found == plainly(vectors, query, 50, metric, rows=passing, ids=ids)
 
 
-@pytest.mark.parametrize("by", ["codes", "codes of heads", "heads"])
+@pytest.mark.parametrize("by", ["centred floats", "codes"])
 @pytest.mark.parametrize("metric", ["cosine", "dot", "euclidean"])
 def test_the_answer_is_exact_across_blocks_of_any_scale(metric: Metric, by: str) -> None:
     noise = np.random.default_rng(5)
@@ -161,8 +127,7 @@ def test_the_answer_is_exact_across_blocks_of_any_scale(metric: Metric, by: str)
     vectors[::50] *= np.float32(1e9)
     vectors[7::100] = vectors[0]
     ids = [str(number) for number in noise.permutation(3000)]
-    with patch.object(codes, "_BLOCK_BYTES", 24 * 700):
-        rows = searched(vectors, ids, metric, by=by)
+    rows = searched(vectors, ids, metric, by=by, block_bytes=64 * 700)
 
     for k, share in [(1, 1.0), (10, 1.0), (10, 0.5), (700, 0.9), (2999, 1.0), (5, 0.01)]:
         allowed = noise.random(3000) < share
@@ -177,7 +142,8 @@ def test_the_position_of_a_row_does_not_change_its_score() -> None:
     vector = noise.standard_normal(384).astype(np.float32)
     vectors = noise.standard_normal((5000, 384)).astype(np.float32)
     vectors[::7] = vector
-    rows = searched(vectors, [f"{number:04}" for number in range(5000)], "cosine")
+    ids = [f"{number:04}" for number in range(5000)]
+    rows = searched(vectors, ids, "cosine", by="floats")
 
     query = noise.standard_normal(384).astype(np.float32)
     found = nearest(rows, query, 5000, metric="cosine", among=allowing(None, 5000))
@@ -185,3 +151,16 @@ def test_the_position_of_a_row_does_not_change_its_score() -> None:
     same = [(row, score) for row, score in found if row % 7 == 0]
     assert len({score for _, score in same}) == 1
     assert [row for row, _ in same] == list(range(0, 5000, 7))
+
+
+@given(
+    arrays.arrays(np.float32, st.integers(1, 3000), elements=st.floats(-9, 9, width=32), fill=few),
+    st.integers(1, 300),
+    st.floats(0, 1),
+)
+def test_at_least_k_values_reach_what_is_returned(worths: Matrix, k: int, share: float) -> None:
+    worths[np.random.default_rng(len(worths)).random(len(worths)) < share] = -np.inf
+    k = min(k, int((worths > -np.inf).sum()))
+    if k:
+        least = reached(worths, k)
+        assert -np.inf < least <= np.sort(worths)[-k]

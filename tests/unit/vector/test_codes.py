@@ -1,165 +1,212 @@
-"""8-bit codes: how many rows they leave, and that they follow the rows."""
+"""Prepared rows: how many a search leaves, that they follow the rows, and what they cost."""
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lib.testing.aio import run
-from lib.vector import InMemoryVectorStore, Metric, Record
-from lib.vector.exact import search as exact
-from lib.vector.exact.accel import adaptive
-from lib.vector.exact.accel import codes as module
-from lib.vector.exact.accel.codes import Codes
-from lib.vector.exact.search import Rows, Selection, effort, row_lengths, scales
+from lib.vector import Metric
+from lib.vector.exact import codes as module
+from lib.vector.exact.bounds import View
+from lib.vector.exact.codes import Codes, Coding, Prepared
+from lib.vector.exact.search import Rows, Selection, effort, nearest, row_lengths, scales
 
 Matrix = NDArray[np.float32]
 Codes8 = NDArray[np.uint8]
-WHOLE = Selection(mask=None, count=20_000)
+METRICS: list[Metric] = ["cosine", "dot", "euclidean"]
 
 
 def products(code: Codes8, codes: Codes8) -> Matrix:
     return (codes.astype(np.int64) @ code[0].astype(np.int64)).astype(np.float32)
 
 
-def clustered(size: int, dimension: int) -> Matrix:
-    """Return vectors that have neighbours, as embeddings do."""
-    noise = np.random.default_rng(11)
-    points = noise.standard_normal((200, 24))[noise.integers(0, 200, size)]
-    points += 0.5 * noise.standard_normal((size, 24))
-    return (points @ noise.standard_normal((24, dimension))).astype(np.float32)
+def codes_of(metric: Metric, *, least_rows: int = 1, coded: bool = True) -> Codes:
+    driver = products if coded else None
+    return Codes(Coding(metric=metric, products=driver, least_rows=least_rows))
+
+
+def everywhere(size: int, dimension: int) -> Matrix:
+    return np.random.default_rng(11).standard_normal((size, dimension)).astype(np.float32)
 
 
 def rows_of(vectors: Matrix, metric: Metric, codes: Codes) -> Rows:
-    return Rows(
-        ids=[], vectors=vectors, scales=scales(row_lengths(vectors), metric), first_pass=codes
-    )
+    ids = [f"{row:05}" for row in range(len(vectors))]
+    return Rows(ids=ids, vectors=vectors, scales=scales(row_lengths(vectors), metric), codes=codes)
 
 
-@pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a stand-in that is slow but right be the optional package, used for thousands of rows."""
-    monkeypatch.setattr(adaptive, "fast_products", lambda: products)
-    monkeypatch.setattr(exact, "_FIRST_PASS_CELLS", 1 << 18)
+def searched(vectors: Matrix, codes: Codes, metric: Metric = "dot") -> list[tuple[int, float]]:
+    rows = rows_of(vectors, metric, codes)
+    return nearest(rows, vectors[0], 5, metric=metric, among=whole(len(vectors)))
 
 
-@pytest.mark.parametrize("metric", ["cosine", "dot", "euclidean"])
-def test_a_few_rows_of_thousands_are_left(metric: Metric) -> None:
-    vectors = clustered(20_000, 96)
-    rows = rows_of(vectors, metric, Codes(metric, 96, products))
+def whole(size: int) -> Selection:
+    return Selection(mask=None, count=size)
 
-    for query in vectors[:5]:
-        unit = query / np.linalg.norm(query) if metric == "cosine" else query
-        assert 10 <= len(rows.first_pass.candidates(rows, unit, 10, WHOLE)) < 400  # type: ignore[union-attr] - there
+
+def prepared(vectors: Matrix, metric: Metric, *, coded: bool = True) -> Prepared:
+    """Return all of these rows, prepared."""
+    codes, lengths = codes_of(metric, coded=coded), scales(row_lengths(vectors), metric)
+    while codes.pending(len(vectors)):
+        codes.ready(vectors, lengths)
+    ready = codes.ready(vectors, lengths)
+    assert ready is not None
+    return ready
+
+
+def with_one_long(vectors: Matrix) -> Matrix:
+    vectors[17] *= 10_000
+    return vectors
+
+
+DATA = {
+    "isotropic": everywhere(20_000, 96),
+    "with an offset": everywhere(20_000, 96) + np.float32(100),
+    "one long row": with_one_long(everywhere(20_000, 96)),
+}
+
+
+@pytest.mark.parametrize("data", DATA)
+@pytest.mark.parametrize("metric", METRICS)
+def test_codes_leave_a_few_rows_of_thousands(metric: Metric, data: str) -> None:
+    vectors = DATA[data]
+    ready, query = prepared(vectors, metric), vectors[3]
+
+    rows = rows_of(vectors, metric, codes_of(metric, least_rows=1 << 30))
+    found = nearest(rows, query, 10, metric=metric, among=whole(len(vectors)))
+    view = View(query, metric, ready.centre)
+    worths = ready.worths(view, slice(0, len(vectors)))
+    left = np.flatnonzero(worths >= view.least(found[-1][1]))
+
+    assert {row for row, _ in found} <= set(left.tolist())
+    assert len(left) < 250
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+def test_rows_that_share_an_offset_are_distinguished_without_codes(metric: Metric) -> None:
+    vectors = DATA["with an offset"]
+    ready, lengths = prepared(vectors, metric, coded=False), scales(row_lengths(vectors), metric)
+    view = View(vectors[3], metric, ready.centre)
+    dots = vectors @ view.vector.astype(np.float32)
+    worths = view.of_floats(dots, lengths, ready.halves(slice(0, len(vectors))))
+
+    rows = rows_of(vectors, metric, codes_of(metric, least_rows=1 << 30))
+    found = nearest(rows, vectors[3], 10, metric=metric, among=whole(len(vectors)))
+    left = np.flatnonzero(worths >= view.least(found[-1][1]))
+    assert {row for row, _ in found} <= set(left.tolist())
+    assert len(left) < 100
 
 
 @pytest.mark.parametrize(("dimension", "width"), [(1, 64), (64, 64), (65, 128), (384, 384)])
 def test_codes_fill_whole_registers_with_zeros(dimension: int, width: int) -> None:
-    vectors, seen = clustered(300, dimension), list[tuple[int, ...]]()
+    vectors, seen = everywhere(300, dimension), list[tuple[int, ...]]()
 
     def watched(code: Codes8, codes: Codes8) -> Matrix:
         seen.extend((code.shape, codes.shape))
         assert not code[:, dimension:].any()
         assert not codes[:, dimension:].any()
+        assert codes.ctypes.data % 64 == 0
         return products(code, codes)
 
-    codes = Codes("dot", dimension, watched)
-    found = codes.candidates(rows_of(vectors, "dot", codes), vectors[0], 5, WHOLE)
-    kept = np.arange(0, 300, 2)
-    moved = codes.moved(kept, row_lengths(vectors).astype(np.float32))
-    moved.candidates(rows_of(vectors[kept], "dot", moved), vectors[0], 5, WHOLE)
+    codes = Codes(Coding(metric="dot", products=watched, least_rows=1))
+    for _ in range(9):
+        searched(vectors, codes)
+    moved = codes.moved(np.arange(0, 300, 2))
+    searched(vectors[::2].copy(), moved)
 
-    assert np.argmax(vectors @ vectors[0]) in found
-    assert seen == [(1, width), (300, width), (1, width), (150, width)]
-
-
-def test_codes_follow_the_rows_and_are_made_once() -> None:
-    vectors = clustered(3_000, 16)
-    codes = Codes("dot", 16, products)
-    whole = rows_of(vectors, "dot", Codes("dot", 16, products))
-
-    for size in (1, 10, 11, 12, 500, 3_000, 200):
-        rows = rows_of(vectors[:size], "dot", codes)
-        among = Selection(mask=None, count=size)
-        fresh = rows_of(vectors[:size], "dot", Codes("dot", 16, products))
-        found = codes.candidates(rows, vectors[0], min(5, size), among)
-        expected = fresh.first_pass.candidates(fresh, vectors[0], min(5, size), among)  # type: ignore[union-attr] - there
-        assert found.tolist() == expected.tolist()
-        assert codes.pending(size) == 0
-    assert codes.pending(3_100) == 100
-    assert effort(whole, Selection(mask=None, count=3_000)) == 3_000 * 16
-    large = rows_of(clustered(20_000, 64), "dot", Codes("dot", 64, products))
-    assert effort(large, WHOLE) > 1_000_000  # codes have to be made
-    large.first_pass.candidates(large, large.vectors[0], 5, WHOLE)  # type: ignore[union-attr] - there
-    assert effort(large, WHOLE) == 20_000 * 64 // 4
+    assert seen[-4:] == [(1, width), (300, width), (1, width), (150, width)]
 
 
-@pytest.mark.parametrize("metric", ["cosine", "dot", "euclidean"])
-def test_codes_move_with_their_rows(metric: Metric, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_BLOCK_BYTES", 16 * 300)
-    vectors = clustered(2_000, 16)
-    rows = rows_of(vectors, metric, Codes(metric, 16, products))
-    known = rows_of(vectors[:1_500], metric, rows.first_pass)  # type: ignore[arg-type] - there
-    assert known.first_pass is not None
-    known.first_pass.candidates(known, vectors[0], 5, Selection(mask=None, count=1_500))
+def test_a_search_prepares_an_eighth_of_the_rows_until_all_are() -> None:
+    vectors, codes = everywhere(8_000, 16), codes_of("dot")
+    pending: list[int] = []
+    while codes.pending(8_000):
+        pending.append(codes.pending(8_000))
+        searched(vectors, codes)
+    assert pending == [1_001] * 7 + [993]
+    assert codes.coded(8_000) == 8_000
+    assert codes.coded(500) == 500
+    assert [codes.pending(size) for size in (8_000, 8_010, 31_999, 32_000)] == [0, 10, 4_000, 4_001]
 
-    kept = np.flatnonzero(np.arange(2_000) % 3 > 0)
-    moved = known.first_pass.moved(kept, rows.scales)
-    assert moved.pending(len(kept)) == len(kept) - 1_000  # those that had none have none
-    left = rows_of(vectors[kept], metric, moved)  # type: ignore[arg-type] - codes
-    fresh = rows_of(vectors[kept], metric, Codes(metric, 16, products))
-    among = Selection(mask=None, count=len(kept))
+
+def test_another_centre_is_taken_with_four_times_as_many_rows_and_used_once_it_has_got_as_far() -> (
+    None
+):
+    vectors = everywhere(4_000, 16)
+    vectors[1_000:] += 1_000
+    codes, lengths = codes_of("euclidean"), row_lengths(vectors).astype(np.float32)
+    while codes.pending(1_000):
+        codes.ready(vectors[:1_000], lengths[:1_000])
+    first = codes.ready(vectors[:1_000], lengths[:1_000])
+    assert first is not None
+    assert codes.ready(vectors[:3_999], lengths[:3_999]) is first
+
+    seen = [codes.ready(vectors, lengths) for _ in range(9)]
+    assert seen[0] is first  # with what it has
+    assert seen[-1] is not first
+    assert seen[-1] is not None
+    assert seen[-1].size == 4_000
+    assert np.abs(seen[-1].centre - 1_000).max() < 1
+    assert np.abs(first.centre).max() < 1
+
+
+def test_codes_of_few_rows_are_not_read_and_fewer_rows_are_not_prepared() -> None:
+    vectors, codes = everywhere(1_000, 16), codes_of("dot", least_rows=800)
+    lengths = row_lengths(vectors).astype(np.float32)
+    assert codes.ready(vectors[:99], lengths[:99]) is None
+    assert codes.pending(99) == codes.coded(1_000) == 0
+    assert codes.ready(vectors[:100], lengths[:100]) is not None
+    assert [codes.pays(count) for count in (799, 800)] == [False, True]
+    assert not codes_of("cosine", coded=False).pays(800)
+
+
+def test_effort_counts_what_is_prepared_and_then_what_is_read() -> None:
+    vectors, codes = everywhere(8_000, 16), codes_of("dot")
+    rows, some = rows_of(vectors, "dot", codes), Selection.of(np.arange(8_000) < 800)
+    assert effort(rows, whole(8_000)) == (8_000 + 8 * 1_001) * 16
+    while codes.pending(8_000):
+        searched(vectors, codes)
+    assert effort(rows, whole(8_000)) == 8_000 * 16 // 4
+    assert effort(rows, some) == 2 * 800 * 16 // 4
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_what_is_prepared_moves_with_the_rows(metric: Metric) -> None:
+    vectors = everywhere(2_000, 16)
+    codes, plain = codes_of(metric), codes_of(metric, least_rows=1 << 30)
+    lengths = scales(row_lengths(vectors), metric)
+    for _ in range(4):
+        codes.ready(vectors, lengths)
+    kept = np.flatnonzero(np.arange(2_000) % 3)
+    moved = codes.moved(kept)
+
+    assert codes.coded(2_000) == 1_004
+    assert moved.coded(2_000) == np.count_nonzero(kept < 1_004)
     for query in vectors[:20]:
-        unit = query / np.linalg.norm(query) if metric == "cosine" else query
-        found = moved.candidates(left, unit, 5, among)
-        assert found.tolist() == fresh.first_pass.candidates(fresh, unit, 5, among).tolist()  # type: ignore[union-attr] - there
-    assert known.first_pass.pending(1_500) == 0
+        found = [
+            nearest(
+                rows_of(vectors[kept], metric, by), query, 5, metric=metric, among=whole(len(kept))
+            )
+            for by in (moved, plain)
+        ]
+        assert found[0] == found[1]
 
 
-def test_vectors_that_are_nearly_nothing_are_left_out_of_the_codes_and_not_of_the_answer() -> None:
-    vectors = np.array([[1e-40, 0], [0, 0], [1e-38, 1e-38], [1, 0]], np.float32)
-    rows = rows_of(vectors, "dot", Codes("dot", 2, products))
-
-    found = rows.first_pass.candidates(rows, vectors[2], 4, Selection(mask=None, count=4))  # type: ignore[union-attr] - there
-    assert found.tolist() == [0, 1, 2, 3]
-
-
-@pytest.mark.usefixtures("installed")
-def test_where_the_bound_excludes_too_little_rows_are_scored_as_without_it() -> None:
-    async def main() -> None:
-        store = InMemoryVectorStore(metric="dot")
-        alike = np.ones(64, np.float32)
-        await store.upsert([Record(f"{row:05}", alike) for row in range(6_000)])
-        found = await store.query(alike, 3)
-        assert [match.id for match in found] == ["00000", "00001", "00002"]
-        assert [match.score for match in found] == [64.0] * 3
-
-    run(main())
+def test_threads_that_search_at_once_prepare_each_row_once() -> None:
+    vectors, codes = everywhere(6_000, 32), codes_of("dot")
+    plain = codes_of("dot", least_rows=1 << 30)
+    expected = searched(vectors, plain)
+    with ThreadPoolExecutor(6) as threads:
+        found = list(threads.map(searched, [vectors] * 60, [codes] * 60))
+    assert found == [expected] * 60
+    assert codes.coded(6_000) == 6_000
 
 
-@pytest.mark.usefixtures("installed")
-def test_a_store_finds_the_same_with_and_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    vectors = clustered(8_000, 64)
-    records = [Record(str(row), vector, "", {"x": row % 3}) for row, vector in enumerate(vectors)]
-
-    async def answers() -> list[object]:
-        store = InMemoryVectorStore()
-        await store.upsert(records[:6_000])
-        found: list[object] = [await store.query(vectors[0], 10)]
-        await store.upsert(records[5_000:])
-        await store.delete([record.id for record in records[:3_000]])
-        for query in vectors[:20]:
-            found.append(await store.query(query, 10))
-            found.append(await store.query(query, 10, filter={"x": 1}))
-        return found
-
-    stood_in = run(answers())
-    monkeypatch.setattr(adaptive, "fast_products", lambda: None)
-    without = run(answers())
-    monkeypatch.undo()
-    monkeypatch.setattr(exact, "_FIRST_PASS_CELLS", 1 << 18)
-    assert stood_in == without == run(answers())  # and with the driver, if it is installed
+def test_codes_are_not_used_where_their_sums_could_overflow() -> None:
+    assert Coding.of("cosine", 16_384).products is module.fast_products()
+    assert Coding.of("cosine", 16_385).products is None
+    assert Coding.of("dot", 16_385).least_rows == sys.maxsize  # there is nothing to prepare
 
 
 def test_codes_are_used_where_their_package_is_installed_and_right(
@@ -189,7 +236,7 @@ def test_the_real_package_multiplies_codes_right_up_to_the_longest() -> None:
     if fast_products is None:
         pytest.skip("simsimd is not installed")
     noise = np.random.default_rng(1)
-    for dimension in (1, 2, 15, 16, 17, 31, 33, 63, 64, 65, 100, 384, 1537, 33_025):
+    for dimension in (1, 2, 15, 16, 17, 31, 33, 63, 64, 65, 100, 384, 1537, 16_384):
         codes = noise.integers(0, 256, (5, dimension)).astype(np.uint8)
         codes[0], codes[1] = 255, 0
         for row in range(5):

@@ -18,8 +18,8 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from lib.vector.exact.accel.adaptive import LearningPass
-from lib.vector.exact.search import FirstPass, Rows, Selection, grown, scales
+from lib.vector.exact.codes import Codes, Coding, grown
+from lib.vector.exact.search import Rows, Selection, scales
 from lib.vector.records import Metric
 
 _DEAD_SHARE = 0.25
@@ -91,8 +91,17 @@ class Partition(Generic[C]):
         snapshot: what it holds now; replaced by every write, after the fact.
     """
 
-    def __init__(self, metric: Metric, dimension: int, contents: C) -> None:
-        """Start empty, beside contents that are empty, too."""
+    def __init__(
+        self, metric: Metric, dimension: int, contents: C, coding: Coding | None = None
+    ) -> None:
+        """Start empty.
+
+        Args:
+            metric: how the rows are searched.
+            dimension: the length of each.
+            contents: what stands beside them; empty, too.
+            coding: what makes searching fast; None takes what is fastest.
+        """
         self._metric: Metric = metric
         self._vectors = np.empty((0, dimension), np.float32)
         self._scales = np.empty(0, np.float32)
@@ -100,7 +109,7 @@ class Partition(Generic[C]):
         self._version = 0
         self._ids: list[str] = []
         self._row_of: dict[str, int] = {}
-        self._first_pass: FirstPass = LearningPass.of(metric, dimension)
+        self._codes = Codes(coding or Coding.of(metric, dimension))
         self.snapshot: Snapshot[C] = self._taken(contents)
 
     def row(self, name: str) -> int | None:
@@ -163,7 +172,7 @@ class Partition(Generic[C]):
 
     def _move(self, contents: C) -> C:
         kept = np.flatnonzero(self._deaths[: len(self._ids)] == _ALIVE)
-        self._first_pass = self._first_pass.moved(kept, self._scales)
+        self._codes = self._codes.moved(kept)
         self._vectors = self._vectors[kept]
         self._scales = self._scales[kept]
         self._deaths = self._deaths[kept]
@@ -177,7 +186,7 @@ class Partition(Generic[C]):
             ids=self._ids,
             vectors=self._vectors[:size],
             scales=self._scales[:size],
-            first_pass=self._first_pass,
+            codes=self._codes,
         )
         return Snapshot(
             rows=rows,

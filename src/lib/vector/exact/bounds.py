@@ -1,0 +1,128 @@
+"""Upper bounds of scores, from one product in 32 bits and a proven bound of its error.
+
+A search looks for the rows of the highest worth: the score under cosine and dot product, and the
+negative half of the squared distance under euclidean. Vectors that share an offset differ by
+little, so rows and query are seen from a centre c. With v = x - c, and p = q - c,
+
+    worth = v p - |v|^2 / 2 - |p|^2 / 2        (euclidean)
+    worth = v p - |v|^2 / 2 - |p|^2 / 2 + 1    (cosine; x and q divided by their lengths before)
+    worth = v p + c q                          (dot product, with p = q)
+
+which hold for any c; how few rows remain depends on how near the rows are to it. Without a
+centre, c is 0, and the cosine is x q alone.
+
+Source: N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., 2002, section 3.1:
+whatever the order of summation, a dot product of n terms is computed with an error of at most
+nu / (1 - nu) times the dot product of the absolute values, u being the unit roundoff. Sixteen
+more roundings are allowed for than the steps around it have: that of p to 32 bits, those of what
+is added, and that of c p, since |c| is at most |x| + |v|.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib.vector.records import Metric
+
+Floats = NDArray[np.float32]
+Wide = NDArray[np.float64]
+
+ROUNDING: Final = 2.0**-19
+"""Of the few operations on what is relative to (|v| + |p|)^2; 2 |v|^2 + 2 |p|^2 is no less."""
+
+SCORE_ROUNDING: Final = 2.0**-22
+"""Of a score to 32 bits, and of a sum of its size, relative to |x| |q|."""
+
+KEPT: Final = 1.0 - 4.0 * ROUNDING
+"""The share of |v|^2 / 2 that is no more than it, whatever the roundings."""
+
+
+class View:
+    """A query as it is seen from a centre.
+
+    Attributes:
+        metric: how worth is defined.
+        vector: p.
+        length: |p|.
+        constant: what worth has beside v p and |v|^2 / 2.
+        slack: how far worth is off at most, but for what is relative to a row's own |v|.
+    """
+
+    __slots__ = ("_product", "constant", "length", "metric", "slack", "vector")
+
+    def __init__(self, query: Floats, metric: Metric, centre: Wide | None = None) -> None:
+        """See the query from this centre; None is 0."""
+        wide = query.astype(np.float64)
+        if metric == "cosine":
+            wide /= math.sqrt(wide @ wide)
+        self.metric: Metric = metric
+        self.constant = self._product = 0.0
+        self.vector: Wide = wide
+        if centre is not None and metric == "dot":
+            self.constant = float(centre @ wide)
+        elif centre is not None:
+            self.vector = wide - centre
+            self._product = float(centre @ self.vector)
+        self.length: float = math.sqrt(self.vector @ self.vector)
+        if metric == "euclidean" or (metric == "cosine" and centre is not None):
+            self.constant = (metric == "cosine") - 0.5 * self.length * self.length
+        self.slack: float = (len(query) + 16) * 2.0**-126  # of sums that are next to nothing
+        if metric != "dot":
+            self.slack += 2.0 * ROUNDING * self.length * self.length
+        if metric == "cosine":
+            self.slack += SCORE_ROUNDING
+        elif centre is not None:
+            self.slack += SCORE_ROUNDING * math.sqrt(centre @ centre) * self.length
+
+    def of_floats(self, products: Floats, scales: Floats, halves: Floats | None) -> Floats:
+        """Turn the products of rows with p in 32 bits into no less than their worth.
+
+        Args:
+            products: x p for each row; overwritten.
+            scales: as `Rows.scales` has them.
+            halves: no more than |v|^2 / 2 less 2 `ROUNDING` |v|^2; None without a centre.
+        """
+        steps = (len(self.vector) + 16) * 2.0**-24
+        error = 1.001 * steps / (1.0 - steps) * self.length
+        if self.metric == "dot":  # the same from any centre
+            products += (error + SCORE_ROUNDING * self.length) * scales
+            products += self.slack
+            return products
+        if self.metric == "cosine":
+            products *= scales
+        else:
+            products += error * scales
+            error = 0.0
+            halves = (0.5 * KEPT) * scales * scales if halves is None else halves
+        if halves is not None:
+            products -= halves
+        products += self.constant - self._product + error + self.slack
+        return products
+
+    def least(self, score: float) -> np.float32:
+        """Return the worth of a row that scores so, rounded down."""
+        worth = -0.5 * score * score if self.metric == "euclidean" else score
+        return np.nextafter(np.float32(worth), np.float32(-np.inf))
+
+
+def reached(worths: Floats, k: int) -> np.float32:
+    """Return what at least k of the values reach: the k-th highest, or a little less.
+
+    They are dealt to groups: the k highest are mostly in k of them.
+    """
+    groups = max(128, 8 * k)
+    if len(worths) >= 4 * groups:
+        table = worths[: len(worths) // groups * groups].reshape(-1, groups)
+        least = _kth(table.max(axis=0), k)
+        if least > -np.inf:
+            return least
+    return _kth(worths.copy(), k)
+
+
+def _kth(values: Floats, k: int) -> np.float32:
+    values.partition(len(values) - k)
+    return values[len(values) - k]

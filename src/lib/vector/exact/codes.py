@@ -1,0 +1,404 @@
+"""Rows prepared for a fast first pass: a centre, and codes of 8 bits around it.
+
+A row is seen from the centre (`exact.bounds`), and v stored as whole numbers b from -127 to 127
+and a step s, with what that leaves out: v = s b + e. The query's p is taken apart in the same way:
+p = t a + f. Then
+
+    v p = s t (b a) + (s b) f + e p
+
+where |s b| <= |v| + |e|, so that s t (b a) is off by at most
+
+    |e| (|p| + |f|) + |v| |f| <= (|e| + r |v|) w,  w being the greater of |p| + |f| and |f| / r
+
+for any r, which is best if it is |f| / |p| of the queries. Some tens of 100,000 rows remain, and
+are scored by the definition. Sums of unsigned bytes are faster than of signed ones, hence
+B = b + 128 and A = a + 128 are multiplied:
+
+    b a = B A - 128 (sum of B) - 128 (sum of a)
+
+The sums are exact in 32 bits (multiples of 128 below 2**31). B A is not, nor are the differences:
+below 2**16 d, 2**17 d and 2**14 d in size, they are rounded by less than d / 64 together, and as
+t <= |p| / 127, or a = 0, adding s d / 4096 to |e| covers that. What rounding does to v itself is
+added to |e|, too, and what it does to its square is taken from |v|^2 / 2.
+
+Codes need simsimd (the extra `fast`). Without it a centre is kept alone, from which the rows
+are seen in 32 bits; the results are the same.
+
+The centre is the median of some rows in each dimension, which a few long ones do not move. It is
+taken anew once there are four times as many rows. No search waits until all rows are prepared:
+each prepares an eighth of them, which takes about as long as reading all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from sys import maxsize
+from threading import Lock
+from typing import Any, Final, NamedTuple, Self, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib.vector.exact.bounds import KEPT, Floats, View, Wide
+from lib.vector.records import Metric
+
+Codes8: TypeAlias = NDArray[np.uint8]
+Places: TypeAlias = slice | NDArray[np.intp]
+Products: TypeAlias = Callable[[Codes8, Codes8], Floats]
+"""The dot products of one row of codes with each of many, exact but for one rounding."""
+
+_LARGEST: Final = 127
+_MOST_ELEMENTS: Final = 1 << 14  # of longer ones, what the longest codes leave out overflows
+_BLOCK_BYTES: Final = 12 << 20  # what is done for a block costs little beside reading it
+_GATHERED_BYTES: Final = 3 << 19  # what is copied stays in the cache
+_ENCODED_CELLS: Final = 1 << 16  # likewise
+_REGISTER_BYTES: Final = 64
+_SMALLEST_STEP: Final = 2.0**-100
+_SAMPLE: Final = 256
+_RECENTRED: Final = 4
+_SHARE: Final = 8
+_CENTRED_SHARE: Final = 8
+_LEAST_CELLS: Final = 1 << 19  # below, a search saves nothing
+_OFF: Final = 2.0**-17
+"""The share of rounding in |e|, relative to |v|: of v in 32 bits, and of worth as dot product."""
+_UNIT_OFF: Final = 2.0**-21
+"""The most that x / |x| - c is off in 32 bits."""
+
+
+class _Kept(NamedTuple):
+    """The data kept of rows, in their order."""
+
+    halves: Floats  # no more than |v|^2 / 2 less 2 ROUNDING |v|^2
+    codes: Codes8  # B, then zeros
+    sums: Floats  # 128 times the sum of B
+    steps: Floats  # s
+    errors: Floats  # no less than |e| + r |v|
+
+    @classmethod
+    def room(cls, rows: int, width: int) -> Self:
+        """Return room for so many rows, with codes of so many bytes, all zero; 0 keeps none.
+
+        Codes begin where a register of 64 bytes does, else each would be read as two.
+        """
+        flat = np.zeros(rows * width + _REGISTER_BYTES, np.uint8)
+        start = -flat.ctypes.data % _REGISTER_BYTES
+        codes = flat[start : start + rows * width].reshape(rows, width)
+        others = (np.empty(rows if width else 0, np.float32) for _ in range(3))
+        return cls(np.empty(rows, np.float32), codes, *others)
+
+    def taken(self, places: Places, rows: int) -> Self:
+        """Return a copy of some rows, with room for so many."""
+        copy = self.room(rows, self.codes.shape[1])
+        for field, values in zip(copy, self, strict=True):
+            some = values[places] if len(values) else values
+            field[: len(some)] = some
+        return copy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coding:
+    """The way rows are prepared.
+
+    Attributes:
+        metric: how they are searched.
+        products: multiplies codes; None keeps none.
+        least_rows: how many rows make codes pay; as of an eighth of them, rows are prepared.
+        block_bytes: of how many bytes of codes the products are computed at a time.
+    """
+
+    metric: Metric
+    products: Products | None
+    least_rows: int
+    block_bytes: int = _BLOCK_BYTES
+
+    @classmethod
+    def of(cls, metric: Metric, dimension: int) -> Self:
+        """Return what is fastest for vectors of this length."""
+        products = fast_products() if dimension <= _MOST_ELEMENTS else None
+        pays = products is not None or metric != "dot"
+        least_rows = _LEAST_CELLS // dimension if pays else maxsize
+        return cls(metric=metric, products=products, least_rows=least_rows)
+
+
+class Prepared:
+    """The first rows of a namespace as they are seen from one centre.
+
+    One thread at a time appends rows; others may read those that were there before.
+
+    Attributes:
+        centre: c.
+        size: how many rows there are.
+        coded: True if they have codes.
+    """
+
+    def __init__(
+        self, coding: Coding, centre: Floats, share: float, kept: _Kept | None = None
+    ) -> None:
+        """Start with what is kept of some rows; None starts without any.
+
+        Args:
+            coding: how rows are prepared.
+            centre: c.
+            share: r.
+            kept: becomes its own.
+        """
+        self._coding, self._centre, self._share = coding, centre, share
+        self.centre: Wide = centre.astype(np.float64)
+        self.coded: bool = coding.products is not None
+        self._kept = kept or _Kept.room(0, coded_width(len(centre)) if self.coded else 0)
+        self.size: int = len(self._kept.halves)
+
+    @classmethod
+    def of(cls, coding: Coding, vectors: Floats, scales: Floats) -> Self:
+        """Return one with the centre of these rows, and none of them."""
+        some = np.linspace(0, len(vectors) - 1, min(_SAMPLE, len(vectors))).astype(np.intp)
+        sample = vectors[some].astype(np.float64)
+        if coding.metric == "cosine":
+            sample *= scales[some, np.newaxis]
+        centre = np.median(sample, axis=0).astype(np.float32)
+        sample -= centre
+        lengths = np.sqrt(np.einsum("ij,ij->i", sample, sample))
+        peaks = np.abs(sample).max(axis=1)[lengths > 0.0] / lengths[lengths > 0.0]
+        peak = float(np.median(peaks)) if len(peaks) else 1.0
+        return cls(coding, centre, math.sqrt(len(centre) / 12) / _LARGEST * peak)
+
+    def moved(self, kept: NDArray[np.intp]) -> Self:
+        """Return those of these rows that are here, in their order; change nothing here."""
+        here = kept[: np.searchsorted(kept, self.size)]
+        return type(self)(
+            self._coding, self._centre, self._share, self._kept.taken(here, len(here))
+        )
+
+    def halves(self, places: Places) -> Floats:
+        """Return no more than |v|^2 / 2 of some rows, as `View.of_floats` needs it."""
+        return self._kept.halves[places]
+
+    def worths(self, view: View, places: Places) -> Floats:
+        """Return what some rows are worth at most, by their codes, to a query from this centre."""
+        query, kept = _CodedQuery(view, self._share), self._kept
+        if isinstance(places, slice):
+            size, at_once = places.stop, self._coding.block_bytes
+        else:
+            size, at_once = len(places), min(_GATHERED_BYTES, self._coding.block_bytes)
+        step = max(1, at_once // kept.codes.shape[1])
+        worths = np.empty(size, np.float32)
+        for start in range(0, size, step):
+            part = slice(start, min(start + step, size))
+            self._measure(
+                query, kept, part if isinstance(places, slice) else places[part], worths[part]
+            )
+        return worths
+
+    def _measure(self, query: _CodedQuery, kept: _Kept, places: Places, out: Floats) -> None:
+        """Write what the rows of one block are worth at most."""
+        if isinstance(places, slice):
+            codes = kept.codes[places]
+        else:  # "clip" checks nothing, and the places are right: faster than "raise"
+            codes = np.take(kept.codes, places, axis=0, mode="clip")
+        products = cast(Products, self._coding.products)
+        np.subtract(products(query.code, codes), query.sum, out=out)
+        out -= kept.sums[places]
+        out *= kept.steps[places]
+        out *= query.step
+        out += query.weight * kept.errors[places]
+        if self._coding.metric != "dot":
+            out -= kept.halves[places]
+        out += query.rest
+
+    def append(self, vectors: Floats, scales: Floats, room: int) -> None:
+        """Prepare the rows that follow."""
+        size, dimension = self.size + len(vectors), vectors.shape[1]
+        if size > len(self._kept.halves):
+            self._kept = self._kept.taken(slice(0, self.size), max(room, size + self.size // 2))
+        step = max(1, _ENCODED_CELLS // dimension)
+        # memory that is new for each block would take longer than all that is done in it
+        seen, work = np.empty((2, min(step, len(vectors)), dimension), np.float32)
+        for start in range(0, len(vectors), step):
+            some = vectors[start : start + step]
+            place = slice(self.size, self.size + len(some))
+            self._see(some, scales[start : start + step], seen[: len(some)])
+            self._keep(place, seen[: len(some)], work[: len(some)])
+            self.size = place.stop
+
+    def _see(self, vectors: Floats, scales: Floats, out: Floats) -> None:
+        """Write the rows as they are seen from the centre."""
+        if self._coding.metric == "cosine":
+            np.multiply(vectors, scales[:, np.newaxis], out=out)
+            out -= self._centre
+        else:
+            np.subtract(vectors, self._centre, out=out)
+
+    def _keep(self, place: slice, seen: Floats, work: Floats) -> None:
+        """Keep what is kept of some rows; what they and `work` hold is overwritten."""
+        kept, dimension = self._kept, seen.shape[1]
+        off = _UNIT_OFF if self._coding.metric == "cosine" else 0.0
+        if not self.coded:
+            squares = np.einsum("ij,ij->i", seen, seen)
+            kept.halves[place] = _half(squares.astype(np.float64), dimension, off)
+            return
+        steps = np.abs(seen, out=work).max(axis=1) / np.float32(_LARGEST)
+        steps[steps < _SMALLEST_STEP] = 1.0  # the row is left out as a whole
+        seen *= (np.float32(1.0) / steps)[:, np.newaxis]
+        wide = steps.astype(np.float64)
+        squares = np.einsum("ij,ij->i", seen, seen) * (wide * wide)
+        np.rint(seen, out=work)
+        seen -= work
+        missed = np.sqrt(np.einsum("ij,ij->i", seen, seen))
+        work += np.float32(128.0)
+        # of the quotient's rounding, and of that of products
+        allowance = math.sqrt(dimension) * 2.0**-15 + dimension / 4096
+        lengths = 1.01 * np.sqrt(squares)
+        kept.halves[place] = _half(squares, dimension, off)
+        kept.codes[place, :dimension] = work
+        kept.sums[place] = 128.0 * (work @ np.ones(dimension, np.float32))
+        kept.steps[place] = steps
+        kept.errors[place] = wide * (1.01 * missed + allowance)
+        kept.errors[place] += (self._share + _OFF) * lengths + off
+
+
+def _half(squares: Wide, dimension: int, off: float) -> Wide:
+    """Return no more than |v|^2 / 2 less 2 ROUNDING |v|^2, of squares summed in 32 bits."""
+    kept = KEPT - 1.01 * (dimension + 16) * 2.0**-24
+    return 0.5 * kept * squares - off * 1.01 * np.sqrt(squares) - off * off
+
+
+class _CodedQuery:
+    """A query as it is seen from a centre, taken apart.
+
+    Attributes:
+        code: A, as a matrix of one row, then zeros.
+        sum: 128 times the sum of a.
+        step: t.
+        weight: w.
+        rest: what worth has beside what depends on the row, its slack included.
+    """
+
+    def __init__(self, view: View, share: float) -> None:
+        self.rest: float = view.constant + view.slack
+        peak = float(np.abs(view.vector).max())
+        self.step: float = float(np.float32(peak / _LARGEST))
+        if self.step < _SMALLEST_STEP:
+            self.step = 1.0  # the query is left out as a whole
+        code = np.rint(view.vector / self.step)
+        rest = view.vector - code * self.step
+        self.code: Codes8 = _padded(code[np.newaxis] + 128.0)
+        self.sum: float = 128.0 * float(code.sum())
+        missed = 1.001 * math.sqrt(rest @ rest)
+        self.weight: float = 1.001 * max(view.length + missed, missed / share)
+
+
+def coded_width(dimension: int) -> int:
+    """Return how many bytes the code of so many numbers takes: whole registers of 64.
+
+    Products of rows that end within one take two to three times as long.
+    """
+    return -(-dimension // _REGISTER_BYTES) * _REGISTER_BYTES
+
+
+def _padded(codes: NDArray[Any]) -> Codes8:
+    """Return the codes as bytes, each row followed by zeros, which add nothing to a product."""
+    padded = np.zeros((len(codes), coded_width(codes.shape[1])), np.uint8)
+    padded[:, : codes.shape[1]] = codes
+    return padded
+
+
+@cache
+def fast_products() -> Products | None:
+    """Return the products of simsimd, if it is installed and computes them right here.
+
+    Its own threads are not used: they wait for each other in a loop, which takes ten times as
+    long as the work as soon as one of them has to share its core. Nor is its `out`, which drops
+    a reference to None with every call.
+    """
+    try:
+        simsimd: Any = import_module("simsimd")
+    except ImportError:
+        return None
+
+    def products(code: Codes8, codes: Codes8) -> Floats:
+        return np.asarray(simsimd.cdist(code, codes, "dot", out_dtype="float32"))[0]
+
+    sample = (255 - np.arange(3 * 333) % 256).astype(np.uint8).reshape(3, 333)
+    right = (sample.astype(np.int64) @ sample[0].astype(np.int64)).astype(np.float32)
+    found = products(sample[:1], sample)
+    return products if found.dtype == np.float32 and np.array_equal(found, right) else None
+
+
+def grown(array: NDArray[Any], capacity: int) -> NDArray[Any]:
+    """Return a copy with room for more rows."""
+    copy = np.empty((capacity, *array.shape[1:]), array.dtype)
+    copy[: len(array)] = array
+    return copy
+
+
+class Codes:
+    """The prepared rows of one partition; safe in threads."""
+
+    def __init__(
+        self,
+        coding: Coding,
+        ready: Prepared | None = None,
+        ahead: Prepared | None = None,
+        until: int = 0,
+    ) -> None:
+        """Start with what is prepared.
+
+        Args:
+            coding: how rows are prepared.
+            ready: is used.
+            ahead: sees rows from a newer centre; is used once it has got as far.
+            until: as of how many rows another centre is due.
+        """
+        self._coding, self._ready, self._ahead, self._until = coding, ready, ahead, until
+        self._lock = Lock()
+
+    def ready(self, vectors: Floats, scales: Floats) -> Prepared | None:
+        """Return what is prepared of these rows, after preparing some more; None if nothing is."""
+        if self.pending(len(vectors)) and self._lock.acquire(blocking=False):
+            try:
+                self._prepare(vectors, scales)
+            finally:
+                self._lock.release()
+        return self._ready
+
+    def pays(self, count: int) -> bool:
+        """Return True if it pays to read the codes of so many rows instead of the rows."""
+        return self._coding.products is not None and count >= self._coding.least_rows
+
+    def coded(self, size: int) -> int:
+        """Return how many of so many rows have codes."""
+        ready = self._ready
+        return min(size, ready.size) if ready is not None and ready.coded else 0
+
+    def pending(self, size: int) -> int:
+        """Return how many of so many rows the next search prepares."""
+        if size < self._coding.least_rows // _CENTRED_SHARE:
+            return 0
+        last = self._ahead or self._ready
+        if last is None or (self._ahead is None and size >= self._until):
+            return size // _SHARE + 1
+        return max(0, min(size - last.size, size // _SHARE + 1))
+
+    def moved(self, kept: NDArray[np.intp]) -> Self:
+        """Return what is prepared of these rows alone, in their order; change nothing here."""
+        with self._lock:
+            ready = self._ready and self._ready.moved(kept)
+            ahead = self._ahead and self._ahead.moved(kept)
+            return type(self)(self._coding, ready, ahead, self._until)
+
+    def _prepare(self, vectors: Floats, scales: Floats) -> None:
+        size = len(vectors)
+        count = self.pending(size)  # another thread may have been faster
+        if count and self._ahead is None and size >= self._until:
+            self._ahead = Prepared.of(self._coding, vectors, scales)
+            self._until = _RECENTRED * size
+        last = self._ahead or self._ready
+        if last is not None and count:
+            part = slice(last.size, last.size + count)
+            last.append(vectors[part], scales[part], size)
+            if self._ready is None or last.size >= self._ready.size:
+                self._ready, self._ahead = last, None

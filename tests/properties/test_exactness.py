@@ -1,0 +1,292 @@
+"""Search against brute force on the data that would break it, while records come and go.
+
+By default each kind of data is searched under each metric in a few dimensions;
+`LIB_TEST_LONG=1` takes all dimensions and more rounds.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from lib.vector import InMemoryVectorStore, Metric, Record, SQLiteVectorStore, VectorStore
+from lib.vector.exact.codes import Coding, fast_products
+from lib.vector.exact.partition import Partition, Snapshot
+from lib.vector.exact.search import Selection, nearest, row_lengths
+from lib.vector.validate import MAX_LENGTH, MIN_LENGTH
+
+LONG = bool(os.environ.get("LIB_TEST_LONG"))
+DIMENSIONS = [1, 2, 3, 17, 64, 65, 384, 1_536] if LONG else [1, 3, 65, 384]
+ROUNDS = 12 if LONG else 4
+METRICS: list[Metric] = ["cosine", "dot", "euclidean"]
+
+Matrix = NDArray[np.float32]
+Mask = NDArray[np.bool_]
+Noise = np.random.Generator
+Kind = Callable[[Noise, int, int], Any]
+
+
+def normal(noise: Noise, n: int, d: int) -> Any:
+    return noise.standard_normal((n, d))
+
+
+def near_few(noise: Noise, n: int, d: int) -> Any:
+    return normal(noise, n, min(d, 4)) @ normal(noise, min(d, 4), d)
+
+
+def in_clusters(noise: Noise, n: int, d: int, spread: float = 0.1) -> Any:
+    return normal(noise, 5, d)[noise.integers(0, 5, n)] + spread * normal(noise, n, d)
+
+
+def with_one_long(noise: Noise, n: int, d: int) -> Any:
+    vectors = normal(noise, n, d)
+    vectors[noise.integers(n)] *= 1e7
+    return vectors
+
+
+def drifting(noise: Noise, n: int, d: int) -> Any:
+    return normal(noise, n, d) + np.linspace(0, 1_000, n)[:, np.newaxis]
+
+
+def one_hot(noise: Noise, n: int, d: int) -> Any:
+    return np.eye(d)[noise.integers(0, d, n)] * noise.choice([1.0, -1.0, 2.0], (n, 1))
+
+
+def between_steps(noise: Noise, n: int, d: int) -> Any:
+    """Return rows whose numbers lie in the middle between two codes."""
+    vectors = (noise.integers(-126, 126, (n, d)) + 0.5) / 127
+    vectors[:, 0] = 1.0
+    return vectors
+
+
+def neighbours_of_one(noise: Noise, n: int, d: int) -> Any:
+    """Return rows that differ from one another in the last bits of a few numbers."""
+    return normal(noise, 1, d).astype(np.float32) * (1 + noise.integers(-2, 3, (n, d)) * 2.0**-23)
+
+
+def some_nothing(noise: Noise, n: int, d: int) -> Any:
+    return normal(noise, n, d) * (noise.random((n, 1)) < 0.5)
+
+
+KINDS: dict[str, Kind] = {
+    "everywhere": normal,
+    "near a few directions": near_few,
+    "in clusters": in_clusters,
+    "in tight clusters": lambda noise, n, d: in_clusters(noise, n, d, 1e-6),
+    "a common offset of 100 spreads": lambda noise, n, d: 100 + normal(noise, n, d),
+    "a common offset of a million spreads": lambda noise, n, d: 1e6 + normal(noise, n, d),
+    "two clusters far apart": lambda noise, n, d: (
+        normal(noise, n, d) + 1e4 * noise.choice([-1, 1], (n, 1))
+    ),
+    "one long row": with_one_long,
+    "lengths of all sizes": lambda noise, n, d: (
+        normal(noise, n, d) * 10.0 ** noise.integers(-12, 12, (n, 1))
+    ),
+    "numbers of all sizes": lambda noise, n, d: (
+        normal(noise, n, d) * 10.0 ** noise.integers(-12, 12, (n, d))
+    ),
+    "tails": lambda noise, n, d: noise.standard_cauchy((n, d)),
+    "drifting with the row": drifting,
+    "all alike": lambda noise, n, d: np.ones((n, 1)) * normal(noise, 1, d),
+    "many equal rows": lambda noise, n, d: normal(noise, 4, d)[noise.integers(0, 4, n)],
+    "a few values": lambda noise, n, d: noise.choice([0.0, 1.0, -1.0], (n, d)),
+    "signs": lambda noise, n, d: noise.choice([1.0, -1.0], (n, d)),
+    "one number each": one_hot,
+    "mostly zeros": lambda noise, n, d: normal(noise, n, d) * (noise.random((n, d)) < 0.02),
+    "some nothing": some_nothing,
+    "between the steps of codes": between_steps,
+    "neighbours in the last bits": neighbours_of_one,
+    "next to nothing": lambda noise, n, d: normal(noise, n, d) * 1e-42,
+    "as long as may be": lambda noise, n, d: normal(noise, n, d) * 2.0**61 / np.sqrt(d),
+}
+
+
+def stored_as(vectors: Any, metric: Metric) -> Matrix:
+    """Return vectors that a store takes under this metric."""
+    narrow = np.ascontiguousarray(vectors, np.float32)
+    lengths = row_lengths(narrow)
+    least = MIN_LENGTH if metric == "cosine" else 0.0
+    narrow[(lengths < least) | (lengths > MAX_LENGTH)] = 1.0
+    return narrow
+
+
+def products(code: NDArray[np.uint8], codes: NDArray[np.uint8]) -> Matrix:
+    return (codes.astype(np.float64) @ code[0].astype(np.float64)).astype(np.float32)
+
+
+def codings(metric: Metric) -> dict[str, Coding]:
+    """Return the ways to prepare rows, each from the first row on, or from some hundreds."""
+    driver = fast_products() or products
+    return {
+        "as they are": Coding(metric=metric, products=None, least_rows=1 << 40),
+        "centred": Coding(metric=metric, products=None, least_rows=1),
+        "codes": Coding(metric=metric, products=products, least_rows=1, block_bytes=9_000),
+        "codes of the driver": Coding(metric=metric, products=driver, least_rows=150),
+    }
+
+
+def by_definition(
+    vectors: Matrix, ids: Sequence[str], allowed: Mask, query: Matrix, *, k: int, metric: Metric
+) -> list[tuple[str, float]]:
+    """Return the ids and scores of the nearest rows, every row scored in 64 bits."""
+    rows = np.flatnonzero(allowed)
+    wide, target = vectors[rows].astype(np.float64), query.astype(np.float64)
+    if metric == "euclidean":
+        scores = np.sqrt(((wide - target) ** 2).sum(axis=1))
+    else:
+        scores = (wide * target).sum(axis=1)
+    if metric == "cosine":
+        scores = scores / np.sqrt((wide * wide).sum(axis=1) * (target * target).sum())
+    sign = 1 if metric == "euclidean" else -1
+    pairs = zip(scores.astype(np.float32).tolist(), rows.tolist(), strict=True)
+    ranked = sorted((sign * score, ids[row]) for score, row in pairs)
+    return [(name, sign * cost) for cost, name in ranked[:k]]
+
+
+class Nothing:
+    """Contents of a partition of which only the vectors count."""
+
+    def extend(self, items: Sequence[None]) -> None:
+        """Keep nothing."""
+
+    def bury(self, rows: Sequence[int]) -> None:
+        """Keep nothing."""
+
+    def moved(self, kept: NDArray[np.intp]) -> "Nothing":
+        return self
+
+
+def wrong(snapshot: Snapshot[Nothing], noise: Noise, query: Matrix, metric: Metric) -> str | None:
+    """Return what is wrong with a search under a random filter; None if nothing is."""
+    rows, size = snapshot.rows, len(snapshot.rows.vectors)
+    living = snapshot.living.mask
+    allowed = noise.random(size) < noise.choice([1.1, 0.6, 0.2, 0.02])
+    allowed = allowed if living is None else allowed & living
+    k = int(noise.choice([1, 3, 10, 60, 1_000]))
+    found = nearest(rows, query, k, metric=metric, among=Selection.of(allowed))
+    expected = by_definition(rows.vectors, rows.ids, allowed, query, k=k, metric=metric)
+    if [(rows.ids[row], score) for row, score in found] == expected:
+        return None
+    return f"{k} of {int(allowed.sum())} of {size}"
+
+
+def queries(noise: Noise, vectors: Matrix, metric: Metric) -> Matrix:
+    """Return a row, one near to a row, one far away, one anywhere, and the centre of all."""
+    first, second = (vectors[noise.integers(len(vectors))].astype(np.float64) for _ in range(2))
+    away, little = normal(noise, 2, vectors.shape[1])
+    middle = vectors.astype(np.float64).mean(axis=0)
+    some: list[Any] = [first, second * (1 + 0.01 * little), -3 * first, away, middle]
+    if metric != "cosine":
+        some.append(0 * away)
+    return stored_as(np.array(some), metric)
+
+
+def written(partition: Partition[Nothing], noise: Noise, vectors: Matrix, names: int) -> None:
+    """Upsert some of the vectors under some of the names."""
+    some = noise.permutation(len(vectors))[: int(noise.integers(1, len(vectors) + 1))]
+    ids = [f"{number:04}" for number in noise.permutation(max(names, len(some)))[: len(some)]]
+    partition.upsert(ids, vectors[some], row_lengths(vectors[some]), [None] * len(some))
+
+
+def forgotten(partition: Partition[Nothing], noise: Noise) -> None:
+    """Delete a part of the living rows."""
+    snapshot = partition.snapshot
+    mask = snapshot.living.mask
+    living = np.arange(snapshot.count) if mask is None else np.flatnonzero(mask)
+    gone = living[noise.random(len(living)) < noise.choice([0.02, 0.3])]
+    partition.delete(gone.tolist()[: max(0, snapshot.count - 1)])
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("dimension", DIMENSIONS)
+def test_no_answer_differs_from_brute_force(dimension: int, metric: Metric) -> None:
+    failures: list[str] = []
+    for number, (kind, made) in enumerate(KINDS.items()):
+        for way, coding in codings(metric).items():
+            noise = np.random.default_rng([number, dimension])
+            partition = Partition(metric, dimension, Nothing(), coding)
+            for turn in range(ROUNDS):
+                vectors = stored_as(made(noise, 200, dimension), metric)
+                written(partition, noise, vectors, 300)
+                targets = queries(noise, vectors, metric)
+                kept = partition.snapshot
+                forgotten(partition, noise)
+                for snapshot in (partition.snapshot, kept):
+                    for query in targets:
+                        fault = wrong(snapshot, noise, query, metric)
+                        if fault is not None:
+                            failures.append(f"{kind}, {way}, turn {turn}: {fault}")
+    assert not failures
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_readers_find_the_rows_of_their_snapshot_while_one_writes(metric: Metric) -> None:
+    def read(partition: Partition[Nothing], seed: int, vectors: Matrix) -> list[str | None]:
+        noise, faults = np.random.default_rng(seed), list[str | None]()
+        for _ in range(ROUNDS):
+            for query in queries(noise, vectors, metric):
+                faults.append(wrong(partition.snapshot, noise, query, metric))
+        return faults
+
+    for way, coding in codings(metric).items():
+        noise = np.random.default_rng(1)
+        vectors = stored_as(100 + in_clusters(noise, 900, 48), metric)
+        partition = Partition(metric, 48, Nothing(), coding)
+        written(partition, noise, vectors[:300], 1_000)
+        with ThreadPoolExecutor(3) as threads:
+            readers = [threads.submit(read, partition, seed, vectors) for seed in range(3)]
+            while not all(reader.done() for reader in readers):
+                first = int(noise.integers(0, 880))
+                written(partition, noise, vectors[first : first + 20], 1_500)
+                forgotten(partition, noise)
+            faults = [fault for reader in readers for fault in reader.result()]
+        assert not any(faults), way
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("place", ["memory", "file"])
+async def test_stores_answer_as_brute_force_does(
+    place: str, metric: Metric, tmp_path: Path
+) -> None:
+    """Tests the stores with as many rows as they prepare by default."""
+    dimension, size = 1_536, 900
+    for kind in KINDS if LONG else ("everywhere", "a common offset of 100 spreads", "one long row"):
+        noise = np.random.default_rng(2)
+        vectors = stored_as(KINDS[kind](noise, size, dimension), metric)
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.db"
+        store: VectorStore = (
+            InMemoryVectorStore(metric=metric)
+            if place == "memory"
+            else SQLiteVectorStore(path, dimension=dimension, metric=metric)
+        )
+        async with store:
+            names = [f"{row:04}" for row in range(size)]
+            metas = [{"part": int(row % 3)} for row in range(size)]
+            await store.upsert(
+                [
+                    Record(name, vector, "", meta)
+                    for name, vector, meta in zip(names, vectors, metas, strict=True)
+                ]
+            )
+            gone = names[5:90:7]
+            await store.delete(gone)
+            living = np.array([name not in gone for name in names])
+            for turn in range(3):
+                for query in queries(noise, vectors, metric):
+                    for part in (None, 1):
+                        allowed = living & (part is None or np.arange(size) % 3 == part)
+                        only = None if part is None else {"part": part}
+                        found = await store.query(query, 7, filter=only)
+                        expected = by_definition(vectors, names, allowed, query, k=7, metric=metric)
+                        assert [(match.id, match.score) for match in found] == expected, (
+                            kind,
+                            turn,
+                        )
+                row = int(noise.integers(100, size))
+                vectors[row] = stored_as(KINDS[kind](noise, size, dimension)[:1], metric)[0]
+                await store.upsert([Record(names[row], vectors[row], "", metas[row])])
