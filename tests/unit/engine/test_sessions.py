@@ -127,7 +127,7 @@ async def test_invalid_arguments_of_sessions_and_turns_are_refused() -> None:
         for wrong in ([], Message.assistant("hi"), [Message.user("a"), Message.system("b")]):
             with pytest.raises(ValueError, match="of the user"):
                 await session.send(wrong)
-        with pytest.raises(ValueError, match="one character"):
+        with pytest.raises(ValueError, match="got an empty text"):
             await session.send("hi", idempotency_key="")
         missing = engine.session("nowhere")
         for call in (missing.send("hi"), missing.history(), missing.turns(), missing.close()):
