@@ -42,6 +42,7 @@
     │   ├── InvalidMeta (also ValueError)
     │   ├── UnsupportedFilter
     │   ├── HybridUnavailable
+    │   ├── UnsupportedFusion
     │   ├── NotFitted
     │   ├── ConsistencyTimeout
     │   └── TenantViolation (also StoreError)
@@ -54,6 +55,7 @@ document, a prompt or a secret.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 __all__ = [
@@ -102,6 +104,7 @@ __all__ = [
     "UnknownAlgorithm",
     "UnknownTool",
     "UnsupportedFilter",
+    "UnsupportedFusion",
     "UnsupportedModality",
     "VectorError",
 ]
@@ -564,6 +567,18 @@ class HybridUnavailable(VectorError):
         self.store: str = store
         self.reason: str = reason
         super().__init__(f"{store} has no full-text search: {reason}")
+
+
+class UnsupportedFusion(VectorError):
+    """A store fuses words and vectors itself, and cannot do it in the requested way."""
+
+    def __init__(self, store: str, wanted: str, able: Sequence[str]) -> None:
+        self.store: str = store
+        self.wanted: str = wanted
+        super().__init__(
+            f"{store} cannot fuse words and vectors with {wanted!r}: it can with "
+            f"{', '.join(map(repr, able))}"
+        )
 
 
 class StoreUnavailable(RemoteError, VectorError):

@@ -19,10 +19,12 @@ from lib.errors import (
     MetricMismatch,
     TenantViolation,
     UnsupportedFilter,
+    UnsupportedFusion,
 )
 from lib.vector.contract import Embedder, HybridStore, KeywordStore, ScanStore, VectorStore
 from lib.vector.filter import EVERYTHING, F, Filter
 from lib.vector.records import Doc, Hit, Match, Metric, Record, Vector
+from lib.vector.text.fusion import Fusion
 
 if TYPE_CHECKING:
     from lib.vector.backend import BackedStore, Backend, HybridBackedStore
@@ -75,6 +77,7 @@ __all__ = [
     "F",
     "FileVectorStore",
     "Filter",
+    "Fusion",
     "Hit",
     "HostedVectorStore",
     "HybridBackedStore",
@@ -108,6 +111,7 @@ __all__ = [
     "TenantVectorStore",
     "TenantViolation",
     "UnsupportedFilter",
+    "UnsupportedFusion",
     "Vector",
     "VectorStore",
     "VoyageEmbedder",

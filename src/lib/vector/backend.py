@@ -16,12 +16,19 @@ from numpy.typing import NDArray
 from lib._util.contexts import AsyncStore
 from lib._util.turns import turn
 from lib.errors import DimensionMismatch, HybridUnavailable, StoreClosed
-from lib.vector.contract import Capability, FilterLike
+from lib.vector.contract import (
+    FUSION_WORDS,
+    Capability,
+    FilterLike,
+    FusionWord,
+    checked_fusion,
+)
 from lib.vector.filter import Filter, fold
 from lib.vector.filter.refusals import Refusal, checked
 from lib.vector.offload import offload
 from lib.vector.ordering import good_enough, listed
 from lib.vector.records import Match, Metric, Record, Vector
+from lib.vector.text.fusion import Fusion, FusionLike
 from lib.vector.validate import (
     Batch,
     checked_batch,
@@ -118,8 +125,13 @@ class HybridBackend(Backend, Protocol):
         text: str,
         k: int,
         filter: Filter | None,
+        *,
+        fusion: Fusion,
     ) -> list[Match]:
-        """Return the best by reciprocal rank in two lists: nearest vectors, best texts."""
+        """Return the best of two lists, nearest vectors and best texts.
+
+        `lib.vector.text.fusion.fused` makes one list of them, as in every store.
+        """
         ...
 
     async def query_keywords(
@@ -523,6 +535,9 @@ class HybridBackedStore(BackedStore[H], Generic[H]):
         {*BackedStore.capabilities, "hybrid", "keywords"}
     )
 
+    fusions: ClassVar[frozenset[FusionWord]] = frozenset(FUSION_WORDS)
+    """How it can fuse; any other way raises `UnsupportedFusion`."""
+
     async def query_hybrid(
         self,
         vector: Vector,
@@ -531,19 +546,21 @@ class HybridBackedStore(BackedStore[H], Generic[H]):
         *,
         filter: FilterLike = None,
         namespace: str | None = None,
+        fusion: FusionLike = "rrf",
     ) -> list[Match]:
-        """Return the k best by reciprocal rank in two lists: nearest vectors, best texts.
+        """Return the k best of two lists, nearest vectors and best texts, made one by `fusion`.
 
         Any word of `text` may match; a text without words leaves the vector list alone.
         """
         await turn()
+        chosen = checked_fusion(self, fusion)
         k, query = self._checked_query(vector, k)
         name, words = checked_namespace(namespace), checked_words(text)
         nothing = list[Match]()
         return await self._filtered(
             filter,
             lambda plan: self._run(
-                lambda backend: backend.query_hybrid(name, query, words, k, plan)
+                lambda backend: backend.query_hybrid(name, query, words, k, plan, fusion=chosen)
             ),
             otherwise=nothing,
         )

@@ -15,8 +15,10 @@ from typing import (
     runtime_checkable,
 )
 
+from lib.errors import UnsupportedFusion
 from lib.vector.filter import Filter
 from lib.vector.records import Layout, Match, Metric, Record, Vector
+from lib.vector.text.fusion import METHODS, Fusion, FusionLike, FusionMethod, fusion_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,6 +43,10 @@ _METHODS: Final[Mapping[Capability, str]] = {
     "keywords": "query_keywords",
     "update": "update_meta",
 }
+FusionWord = FusionMethod | Literal["weights"]
+"""A method of fusion, or that its weights may differ."""
+FUSION_WORDS: Final[tuple[FusionWord, ...]] = (*METHODS, "weights")
+_DEFAULT_FUSION: Final = Fusion()
 
 
 @runtime_checkable
@@ -148,7 +154,11 @@ class VectorStore(Protocol):
 
 @runtime_checkable
 class HybridStore(VectorStore, Protocol):
-    """A store that can fuse keyword relevance with nearness."""
+    """A store that can fuse keyword relevance with nearness.
+
+    A class may declare in `fusions` how it can (see `FusionWord`); without it, by reciprocal rank
+    with equal weights, and its method need not take `fusion`.
+    """
 
     async def query_hybrid(
         self,
@@ -158,14 +168,17 @@ class HybridStore(VectorStore, Protocol):
         *,
         filter: FilterLike = None,
         namespace: str | None = None,
+        fusion: FusionLike = "rrf",
     ) -> list[Match]:
-        """Return the k best by reciprocal rank in two lists: nearest vectors, best BM25 texts.
+        """Return the k best of two lists made one by `fusion`: nearest vectors, best BM25 texts.
 
-        Any word of `text` may match; a text without words leaves the vector list alone. Scores
-        are sums of 1 / (60 + rank), so higher is better whatever the metric.
+        Any word of `text` may match; a text without words leaves the vector list alone. Higher
+        scores are better whatever the metric: by reciprocal rank they are sums of 1 / (60 + rank).
 
         Raises:
             HybridUnavailable: this store has no full-text support here.
+            UnsupportedFusion: it fuses by itself, and cannot fuse so.
+            ValueError: `fusion` is not a fusion.
         """
         ...
 
@@ -323,6 +336,51 @@ def is_hybrid(store: object) -> TypeGuard[HybridStore]:
 def is_searchable_by_keywords(store: object) -> TypeGuard[KeywordStore]:
     """Return True if the store can search texts by their words alone."""
     return "keywords" in capabilities(store)
+
+
+def declared_fusions(store: object) -> frozenset[FusionWord]:
+    """Return how a store can fuse; one that declares nothing, by equal reciprocal ranks."""
+    return frozenset(getattr(store, "fusions", ("rrf",)))
+
+
+def checked_fusion(store: object, wanted: FusionLike) -> Fusion:
+    """Return the fusion that is wanted of a store.
+
+    Raises:
+        UnsupportedFusion: the store declares that it cannot fuse so.
+        ValueError: it is not the name of a method.
+    """
+    fusion = fusion_of(wanted)
+    if fusion == _DEFAULT_FUSION:
+        return fusion
+    able, (near, worded) = declared_fusions(store), fusion.weights
+    used: tuple[FusionWord, ...] = (
+        (fusion.method,) if near == worded else (fusion.method, "weights")
+    )
+    for word in used:
+        if word not in able:
+            raise UnsupportedFusion(type(store).__name__, word, sorted(able))
+    return fusion
+
+
+async def query_hybrid(
+    store: HybridStore,
+    vector: Vector,
+    text: str,
+    k: int,
+    *,
+    filter: FilterLike,
+    namespace: str | None,
+    fusion: FusionLike,
+) -> list[Match]:
+    """Search a store that perhaps knows no `fusion`; equal reciprocal ranks are left to it.
+
+    Raises:
+        UnsupportedFusion: the store cannot fuse so.
+    """
+    chosen = checked_fusion(store, fusion)
+    options: dict[str, Any] = {} if chosen == _DEFAULT_FUSION else {"fusion": chosen}
+    return await store.query_hybrid(vector, text, k, filter=filter, namespace=namespace, **options)
 
 
 def is_scannable(store: object) -> TypeGuard[ScanStore]:

@@ -23,10 +23,12 @@ from lib.vector.contract import (
     is_scannable,
     is_searchable_by_keywords,
     method_of,
+    query_hybrid,
 )
 from lib.vector.filter import Filter
 from lib.vector.ordering import good_enough, listed
 from lib.vector.records import Doc, Hit, Match, Record, Vector
+from lib.vector.text.fusion import Fusion, FusionLike, fusion_of
 from lib.vector.validate import checked_k, checked_threshold
 
 Hybrid: TypeAlias = bool | Literal["auto"]
@@ -49,6 +51,7 @@ class EmbeddingIndex:
         max_overfetch: how many candidates a predicate search looks at, at most, whatever k is.
         hybrid: True if searches fuse keyword relevance with nearness unless they say otherwise;
             "auto" does where the store can.
+        fusion: how they do unless they say otherwise.
     """
 
     def __init__(
@@ -59,11 +62,13 @@ class EmbeddingIndex:
         namespace: str | None = None,
         max_overfetch: int = 1000,
         hybrid: Hybrid = False,
+        fusion: FusionLike = "rrf",
     ) -> None:
         """Put an embedder in front of a store.
 
         Raises:
-            ValueError: `max_overfetch` is below 1, or `hybrid` is none of the three words.
+            ValueError: `max_overfetch` is below 1, `hybrid` is none of the three words, or `fusion`
+                is not a fusion.
         """
         if max_overfetch < 1:
             raise ValueError(f"max_overfetch is {max_overfetch}, it has to be at least 1")
@@ -72,6 +77,7 @@ class EmbeddingIndex:
         self.namespace = namespace
         self.max_overfetch = max_overfetch
         self.hybrid: Hybrid = _checked_hybrid(hybrid)
+        self.fusion = fusion_of(fusion)
 
     async def add(self, docs: Iterable[Doc], *, batch_size: int = 256) -> None:
         """Embed the documents and store them, each replacing what its id held.
@@ -209,6 +215,7 @@ class EmbeddingIndex:
         filter: Predicate | Filter | dict[str, Any] | None = None,
         hybrid: Hybrid | None = None,
         score_threshold: float | None = None,
+        fusion: FusionLike | None = None,
     ) -> list[Hit]:
         """Return the k best documents for the query, best first.
 
@@ -220,22 +227,27 @@ class EmbeddingIndex:
             k: how many hits are wanted.
             filter: a `Filter` or a mapping is evaluated by the store. A function of a `Doc`
                 cannot be: more and more candidates are fetched until k of them pass.
-            hybrid: True fuses keyword relevance with nearness, and each hit says `metric="rrf"`;
-                "auto" does so where the store can; None is the setting of the index.
+            hybrid: True fuses keyword relevance with nearness; "auto" does so where the store can;
+                None is the setting of the index.
             score_threshold: the least similarity that a hit may have, or under `euclidean` the
-                largest distance. Fused ranks are neither: it takes `hybrid=False`.
+                largest distance. Fused scores are neither: it takes `hybrid=False`.
+            fusion: how a hybrid search fuses, `rrf`, `convex`, `adaptive` or a `Fusion` with
+                weights; each hit says it as its `metric`. None is the setting of the index.
 
         Raises:
-            ValueError: k is below 1, `hybrid` is not one of its words, or there is a threshold
-                for a hybrid search.
+            ValueError: k is below 1, `hybrid` or `fusion` is not one of its words, or there is a
+                threshold for a hybrid search.
             TypeError: `filter` is of another type, or a predicate that has to be awaited.
             InvalidFilter: the mapping is not in the filter language.
             UnsupportedFilter: the store cannot say this filter exactly.
             HybridUnavailable: hybrid search was demanded of a store that has none.
+            UnsupportedFusion: the store cannot fuse so.
         """
         k = checked_k(k)
         with self._retrieval(k, query) as facts:
-            (hits,) = await self._many([query], k, filter, hybrid, score_threshold)
+            (hits,) = await self._many(
+                [query], k, filter, hybrid, score_threshold=score_threshold, fusion=fusion
+            )
             facts |= {"count": len(hits), "documents": _ranked(hits)}
             return hits
 
@@ -247,6 +259,7 @@ class EmbeddingIndex:
         filter: Predicate | Filter | dict[str, Any] | None = None,
         hybrid: Hybrid | None = None,
         score_threshold: float | None = None,
+        fusion: FusionLike | None = None,
     ) -> list[list[Hit]]:
         """Return what `search` finds for each query, in their order; they are embedded at once.
 
@@ -257,7 +270,9 @@ class EmbeddingIndex:
             raise TypeError("queries are a list of strings, got one string: wrap it in a list")
         k = checked_k(k)
         with self._retrieval(k) as facts:
-            found = await self._many(queries, k, filter, hybrid, score_threshold)
+            found = await self._many(
+                queries, k, filter, hybrid, score_threshold=score_threshold, fusion=fusion
+            )
             facts["count"] = sum(map(len, found))
             return found
 
@@ -267,9 +282,12 @@ class EmbeddingIndex:
         k: int,
         filter: Predicate | Filter | dict[str, Any] | None,
         hybrid: Hybrid | None,
+        *,
         score_threshold: float | None,
+        fusion: FusionLike | None,
     ) -> list[list[Hit]]:
         wanted = self.hybrid if hybrid is None else _checked_hybrid(hybrid)
+        fused = self.fusion if fusion is None else fusion_of(fusion)
         worst = checked_threshold(score_threshold)
         if wanted and worst is not None:
             raise ValueError("score_threshold reads similarities, not fused ranks: hybrid=False")
@@ -277,7 +295,7 @@ class EmbeddingIndex:
         vectors = await self._embed(list(queries), "query") if queries else []
         return [
             await self._found(
-                _Fetch(self.store, self.namespace, vector, query, condition, wanted, worst),
+                _Fetch(self.store, self.namespace, vector, query, condition, wanted, worst, fused),
                 predicate,
                 k,
             )
@@ -309,7 +327,9 @@ class EmbeddingIndex:
         predicate, condition = _split_filter(filter)
         worst = checked_threshold(score_threshold)
         hybrid: Hybrid = False
-        fetch = _Fetch(self.store, self.namespace, vector, "", condition, hybrid, worst)
+        fetch = _Fetch(
+            self.store, self.namespace, vector, "", condition, hybrid, worst, self.fusion
+        )
         with self._retrieval(k) as facts:
             hits = await self._found(fetch, predicate, k)
             facts |= {"count": len(hits), "documents": _ranked(hits)}
@@ -387,6 +407,7 @@ class _Fetch:
     condition: Filter | None
     hybrid: Hybrid
     threshold: float | None
+    fusion: Fusion
 
     async def hits(self, size: int) -> list[Hit]:
         if self.hybrid:
@@ -405,10 +426,16 @@ class _Fetch:
     async def _fused(self, size: int) -> list[Hit]:
         if not is_hybrid(self.store):
             raise HybridUnavailable(_public_name(type(self.store)), "search with hybrid='auto'")
-        matches = await self.store.query_hybrid(
-            self.vector, self.text, size, filter=self.condition, namespace=self.namespace
+        matches = await query_hybrid(
+            self.store,
+            self.vector,
+            self.text,
+            size,
+            filter=self.condition,
+            namespace=self.namespace,
+            fusion=self.fusion,
         )
-        return [Hit(_doc(match), match.score, "rrf") for match in matches]
+        return [Hit(_doc(match), match.score, self.fusion.method) for match in matches]
 
 
 @dataclass(frozen=True, slots=True)

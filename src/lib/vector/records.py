@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 Metric = Literal["cosine", "dot", "euclidean"]
-HitMetric = Literal["cosine", "dot", "euclidean", "rrf", "keywords"]
+HitMetric = Literal["cosine", "dot", "euclidean", "rrf", "convex", "adaptive", "keywords"]
 
 
 class Vector(Protocol):
@@ -61,9 +61,9 @@ class Match:
     Attributes:
         id: the record's id.
         score: a similarity for `cosine` and `dot` (higher is better), a distance for `euclidean`
-            (lower is better), a reciprocal-rank sum for hybrid queries and a relevance such as
-            BM25 for keyword queries (higher is better). Scores of different stores or metrics
-            cannot be compared.
+            (lower is better), a sum that fusion makes for hybrid queries and a relevance such as
+            BM25 for keyword queries (higher is better). Scores of different stores, metrics or
+            fusions cannot be compared.
         text: the record's text.
         meta: a copy of the record's metadata.
         vector: d floats, or None without `include_vectors`.
@@ -105,8 +105,8 @@ class Hit:
     Attributes:
         doc: the document.
         score: how near it is to the query, read by `metric`.
-        metric: the store's metric, `rrf` when keyword and vector ranks were fused, or `keywords`
-            when words alone were searched.
+        metric: the store's metric, the method of fusion of a hybrid search (`rrf`, `convex`,
+            `adaptive`), or `keywords` when words alone were searched.
         higher_is_better: False only for `euclidean`.
     """
 

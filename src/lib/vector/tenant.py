@@ -16,12 +16,22 @@ from typing import Any, Final, Protocol, TypeVar, cast
 
 from lib._util.contexts import AsyncStore
 from lib.errors import HybridUnavailable, StoreClosed, TenantViolation, VectorError
-from lib.vector.contract import Capability, FilterLike, VectorStore, capabilities, method_of
+from lib.vector.contract import (
+    Capability,
+    FilterLike,
+    FusionWord,
+    VectorStore,
+    capabilities,
+    declared_fusions,
+    method_of,
+    query_hybrid,
+)
 from lib.vector.filter import F, Filter
 from lib.vector.filter.language import And
 from lib.vector.filter.refusals import Refusal, declared_refusals
 from lib.vector.ordering import listed
 from lib.vector.records import Match, Metric, Record, Vector
+from lib.vector.text.fusion import FusionLike
 from lib.vector.validate import (
     checked_deletion,
     checked_namespace,
@@ -103,6 +113,11 @@ class TenantVectorStore(AsyncStore):
     def capabilities(self) -> frozenset[Capability]:
         """Its abilities beyond `VectorStore`: what its store can, and a view keeps apart."""
         return capabilities(self._store) & _CAPABILITIES
+
+    @property
+    def fusions(self) -> frozenset[FusionWord]:
+        """How its store can fuse words and vectors."""
+        return declared_fusions(self._store)
 
     @property
     def refusals(self) -> frozenset[Refusal]:
@@ -231,18 +246,21 @@ class TenantVectorStore(AsyncStore):
         *,
         filter: FilterLike = None,
         namespace: str | None = None,
+        fusion: FusionLike = "rrf",
     ) -> list[Match]:
         """Return the tenant's k best by nearness and words.
 
         Raises:
             HybridUnavailable: the store has no hybrid search.
+            UnsupportedFusion: it cannot fuse so.
         """
         name = self._pinned(namespace)
         narrowed = self._narrowed(filter)
         self._check_can("hybrid")
-        return self._checked(
-            await self._store.query_hybrid(vector, text, k, filter=narrowed, namespace=name)
+        found = await query_hybrid(
+            self._store, vector, text, k, filter=narrowed, namespace=name, fusion=fusion
         )
+        return self._checked(found)
 
     async def query_keywords(
         self,

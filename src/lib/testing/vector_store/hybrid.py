@@ -8,9 +8,16 @@ from typing import Any
 
 import pytest
 
-from lib.errors import DimensionMismatch, HybridUnavailable, InvalidFilter, InvalidVector
+from lib.errors import (
+    DimensionMismatch,
+    HybridUnavailable,
+    InvalidFilter,
+    InvalidVector,
+    UnsupportedFusion,
+)
 from lib.testing.vector_store.kit import METRICS, StoreTests, Using, case, ids
-from lib.vector import F, HybridStore, Metric, Record
+from lib.vector import F, Fusion, HybridStore, Match, Metric, Record
+from lib.vector.contract import declared_fusions
 
 HOSTILE = (
     "", " ", "\0", "\ud800", "'", '"', '""', "'; DROP TABLE lib_vectors; --", "*", "a*", "^a", "(",
@@ -89,6 +96,38 @@ class HybridContract(StoreTests):
                 ("c", pytest.approx(1 / 63 + 1 / 62)),
                 ("a", pytest.approx(1 / 61)),
             ]
+
+        self._with_hybrid(using, body, metric=metric)
+
+    @pytest.mark.parametrize("metric", METRICS)
+    def test_a_convex_score_is_the_weighted_mean_of_both_lists(
+        self, using: Using, metric: Metric
+    ) -> None:
+        async def body(store: HybridStore) -> None:
+            texts = ("pear", "apple apple", "apple pear plum fig", "apple pear")
+            await store.upsert(
+                [Record(str(row), [4.0 - row, row], text) for row, text in enumerate(texts)]
+            )
+
+            async def shares(near: float, worded: float) -> dict[str, float]:
+                fusion = Fusion("convex", (near, worded))
+                found = await store.query_hybrid([4.0, 0.0], "apple", 9, fusion=fusion)
+                assert ids(found) == sorted(
+                    ids(found), key=lambda name: (-scores(found)[name], name)
+                )
+                return scores(found)
+
+            if not declared_fusions(store) >= {"convex", "weights"}:
+                with pytest.raises(UnsupportedFusion):
+                    await shares(1, 3)
+                return
+            near, worded, both = await shares(1, 0), await shares(0, 2), await shares(1, 3)
+            assert (near["0"], near["3"]) == (1.0, 0.0)
+            assert sorted(worded) == ["1", "2", "3"]
+            assert (max(worded.values()), min(worded.values())) == (1.0, 0.0)
+            assert both == {
+                name: pytest.approx(near[name] / 4 + worded.get(name, 0.0) * 3 / 4) for name in near
+            }
 
         self._with_hybrid(using, body, metric=metric)
 
@@ -202,6 +241,7 @@ class HybridContract(StoreTests):
                 (InvalidFilter, {"filter": {"x": {"$like": "a"}}}),
                 (ValueError, {"k": 0}),
                 (TypeError, {"text": None}),
+                (ValueError, {"fusion": "mean"}),
             ]
             right: dict[str, Any] = {"vector": [1.0, 0.0], "text": "x"}
             await store.upsert([Record("a", [1.0, 0.0], "apple")])
@@ -222,6 +262,11 @@ class HybridContract(StoreTests):
                     await store.query_hybrid([1.0, 0.0], "apple")
 
         using(main, metric=metric)
+
+
+def scores(found: list[Match]) -> dict[str, float]:
+    """Return the scores of what was found."""
+    return {match.id: match.score for match in found}
 
 
 async def worded(store: HybridStore, text: str) -> list[str]:

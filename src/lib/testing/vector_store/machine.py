@@ -23,6 +23,7 @@ from lib.errors import VectorError
 from lib.testing.vector_store.cases import random_filter, random_meta
 from lib.testing.vector_store.kit import StoreKind
 from lib.vector import Filter, InMemoryVectorStore, Record, VectorStore
+from lib.vector.contract import declared_fusions
 
 randoms: st.SearchStrategy[Random] = st.randoms(use_true_random=False)
 namespaces: st.SearchStrategy[str | None] = st.sampled_from([None, "", "t", "t:x", "ü"])
@@ -172,8 +173,11 @@ class _Agreement(RuleBasedStateMachine):
     ) -> None:
         """Search by vector and words."""
         filter = self._filter(random)
+        fusion = random.choice(sorted(declared_fusions(self._store) - {"weights"}))
         self._both(
-            lambda store: store.query_hybrid(vector, text, k, filter=filter, namespace=namespace)
+            lambda store: store.query_hybrid(
+                vector, text, k, filter=filter, namespace=namespace, fusion=fusion
+            )
         )
 
     @precondition(lambda self: self.compares_keywords)

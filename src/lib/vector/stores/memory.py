@@ -20,9 +20,10 @@ from lib.vector.filter import Filter
 from lib.vector.filter.columns import Columns, Mask
 from lib.vector.offload import copying, offload, offload_whole
 from lib.vector.records import Match, Metric, Record
-from lib.vector.text import fusion
 from lib.vector.text.analysis import analyze
 from lib.vector.text.bm25 import BM25
+from lib.vector.text.coherence import coherence_for
+from lib.vector.text.fusion import Fusion, depth, fused_rows
 from lib.vector.validate import Batch
 from lib.vector.values import copied
 
@@ -153,13 +154,15 @@ class _Namespaces:
         text: str,
         k: int,
         filter: Filter | None,
+        *,
+        fusion: Fusion,
     ) -> list[Match]:
-        """Return the k best by reciprocal rank in two lists: nearest vectors, best BM25 texts."""
+        """Return the k best of two lists: nearest vectors, best BM25 texts."""
         snapshot, among = await self._selected(namespace, filter)
         if snapshot is None:
             return []
         return await asyncio.to_thread(
-            _fused, snapshot, query, text, k, metric=self._metric, among=among
+            _fused, snapshot, query, text, k, fusion, metric=self._metric, among=among
         )
 
     async def query_keywords(
@@ -378,14 +381,18 @@ def _fused(
     query: NDArray[np.float32],
     text: str,
     k: int,
+    fusion: Fusion,
     *,
     metric: Metric,
     among: Selection,
 ) -> list[Match]:
-    rows, limit = snapshot.rows, fusion.depth(k)
-    dense = [row for row, _ in nearest(rows, query, limit, metric=metric, among=among)]
-    lexical = [row for row, _ in snapshot.contents.ranked(text, rows, among, limit)]
-    found = fusion.fused_rows([dense, lexical], k, rows.ids)
+    rows, limit, higher = snapshot.rows, depth(k), metric != "euclidean"
+    near = nearest(rows, query, limit, metric=metric, among=among)
+    worded = snapshot.contents.ranked(text, rows, among, limit)
+    coherent = coherence_for(fusion, query, [row for row, _ in near], rows.vectors)
+    found = fused_rows(
+        near, worded, k, fusion, ids=rows.ids, higher_is_better=higher, coherence=coherent
+    )
     return [_match(snapshot, *scored) for scored in found]
 
 

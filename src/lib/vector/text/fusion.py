@@ -1,11 +1,69 @@
-"""Reciprocal rank fusion: one list out of several, by ranks alone, the same in every store."""
+"""Fusion: one list out of two, nearest vectors and best texts, the same in every store.
+
+- `rrf`, the default, adds up 1 / (60 + rank), whatever the scores are.
+- `convex` spreads the scores of each list over 0 to 1 (min-max) and takes their weighted mean; a
+  list that lacks a record counts as 0.
+- `adaptive` adds up evidence, and decides for each search how much vectors count: see `evidence`.
+
+Source: G. V. Cormack, C. L. A. Clarke, S. Büttcher, Reciprocal rank fusion outperforms Condorcet
+and individual rank learning methods, SIGIR 2009; S. Bruch, S. Gai, A. Ingber, An analysis of
+fusion functions for hybrid retrieval, ACM TOIS 42, 2023.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
-_CONSTANT = 60
+from lib.vector.text.evidence import evidence, weight_of_vectors
+
+FusionMethod = Literal["rrf", "convex", "adaptive"]
+METHODS: Final[tuple[FusionMethod, ...]] = get_args(FusionMethod)
+Scored: TypeAlias = Sequence[tuple[str, float]]
+"""Ids with their scores, best first, no id twice."""
+
+_CONSTANT: Final = 60
+_LISTS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """How a hybrid search makes one list of the nearest vectors and the best texts.
+
+    Attributes:
+        method: `rrf` adds up reciprocal ranks, `convex` is a mean of scores spread over 0 to 1,
+            `adaptive` a mean of evidence, which follows the list that has something to say.
+        weights: of vectors and of words; only their ratio changes the order. The list of a weight
+            of 0 is left out.
+    """
+
+    method: FusionMethod = "rrf"
+    weights: tuple[float, float] = (1.0, 1.0)
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise ValueError(f"fusion is one of {', '.join(METHODS)}, got {self.method!r}")
+        weights = cast(Any, self.weights)
+        if not isinstance(weights, tuple) or len(cast(Any, weights)) != _LISTS:
+            raise ValueError(f"weights are a pair, of vectors and of words, got {weights!r}")
+        if min(self.weights) < 0.0 or not 0.0 < sum(self.weights) < math.inf:
+            raise ValueError(f"weights are at least 0, and one of them above it, got {weights!r}")
+
+
+FusionLike: TypeAlias = Fusion | FusionMethod
+"""A fusion, or the name of a method with equal weights."""
+
+
+def fusion_of(wanted: FusionLike) -> Fusion:
+    """Return the fusion that is wanted.
+
+    Raises:
+        ValueError: it is not the name of a method.
+    """
+    return wanted if isinstance(wanted, Fusion) else Fusion(wanted)
 
 
 def depth(k: int) -> int:
@@ -16,28 +74,76 @@ def depth(k: int) -> int:
     return max(100, 10 * k)
 
 
-def reciprocal_rank(rankings: Iterable[Sequence[str]], k: int) -> list[tuple[str, float]]:
-    """Return the k best ids with the sums of 1 / (60 + rank), best first, ties by id.
+def fused(
+    near: Scored,
+    worded: Scored,
+    k: int,
+    fusion: Fusion,
+    *,
+    higher_is_better: bool = True,
+    coherence: float = 0.0,
+) -> list[tuple[str, float]]:
+    """Return the k best ids with their fused scores, best first, ties by id.
 
     Args:
-        rankings: lists of ids, best first, no id twice in one of them. The first rank is 1; a
-            list that lacks an id adds nothing to it.
+        near: the nearest vectors.
+        worded: the best texts; higher scores are better.
         k: how many at most.
-
-    Source: G. V. Cormack, C. L. A. Clarke, S. Büttcher, Reciprocal rank fusion outperforms
-    Condorcet and individual rank learning methods, SIGIR 2009.
+        fusion: how the lists become one.
+        higher_is_better: how the scores of vectors are read.
+        coherence: of the nearest vectors, for `adaptive`; 0 does not believe them against words.
     """
+    if not higher_is_better:
+        near = [(name, -score) for name, score in near]
+    weight_near, weight_worded = fusion.weights
+    match fusion.method:
+        case "rrf":
+            gains = _reciprocal_ranks(near), _reciprocal_ranks(worded)
+        case "convex":
+            gains = _shares(near), _shares(worded)
+        case "adaptive":
+            gains = evidence(near, len(near)), evidence(worded, len(near))
+            weight_near *= weight_of_vectors(*gains, coherence)
+    total = 1.0 if fusion.method == "rrf" else weight_near + weight_worded
     scores = defaultdict[str, float](float)
-    for ranking in rankings:
-        for rank, found in enumerate(ranking, start=1):
-            scores[found] += 1.0 / (_CONSTANT + rank)
+    for weight, gained in zip((weight_near, weight_worded), gains, strict=True):
+        for name, gain in gained.items() if weight else ():
+            scores[name] += weight / total * gain
     return sorted(scores.items(), key=lambda scored: (-scored[1], scored[0]))[:k]
 
 
 def fused_rows(
-    rankings: Sequence[Sequence[int]], k: int, ids: Sequence[str]
+    near: Sequence[tuple[int, float]],
+    worded: Sequence[tuple[int, float]],
+    k: int,
+    fusion: Fusion,
+    *,
+    ids: Sequence[str],
+    higher_is_better: bool,
+    coherence: float,
 ) -> list[tuple[int, float]]:
     """Return the same for rows that have these ids, as rows."""
-    row_of = {ids[row]: row for ranking in rankings for row in ranking}
-    named = ([ids[row] for row in ranking] for ranking in rankings)
-    return [(row_of[name], score) for name, score in reciprocal_rank(named, k)]
+    row_of = {ids[row]: row for found in (near, worded) for row, _ in found}
+    found = fused(
+        [(ids[row], score) for row, score in near],
+        [(ids[row], score) for row, score in worded],
+        k,
+        fusion,
+        higher_is_better=higher_is_better,
+        coherence=coherence,
+    )
+    return [(row_of[name], score) for name, score in found]
+
+
+def _reciprocal_ranks(found: Scored) -> Mapping[str, float]:
+    return {name: 1.0 / (_CONSTANT + rank) for rank, (name, _) in enumerate(found, start=1)}
+
+
+def _shares(found: Scored) -> Mapping[str, float]:
+    """Return the scores spread over 0 to 1; all 1 where they are equal."""
+    if not found:
+        return {}
+    best, least = found[0][1], found[-1][1]
+    if best == least:
+        return dict.fromkeys((name for name, _ in found), 1.0)
+    return {name: (score - least) / (best - least) for name, score in found}

@@ -33,7 +33,8 @@ from lib.vector.stores.postgres.driver import (
 from lib.vector.stores.postgres.filter import comparable, condition, written
 from lib.vector.stores.postgres.schema import Layout
 from lib.vector.stores.postgres.search import Planner, Search, content, ranked
-from lib.vector.text import fusion
+from lib.vector.text.coherence import COHERENT_AMONG, coherence
+from lib.vector.text.fusion import Fusion, depth, fused
 from lib.vector.validate import Batch
 
 _INSERT: Final = sql.SQL("""
@@ -184,10 +185,12 @@ class Database:
         text: str,
         k: int,
         filter: Filter | None,
+        *,
+        fusion: Fusion,
     ) -> list[Match]:
-        """Return the best of two rankings, fused."""
+        """Return the best of two lists, fused."""
         where, parameters = _where(namespace, filter)
-        limit = fusion.depth(k)
+        limit, higher = depth(k), self._layout.table.metric != "euclidean"
         search = Search(
             where=where,
             parameters={**parameters, "query": vector(query)},
@@ -202,8 +205,14 @@ class Database:
                     reading, self._layout, text, limit, where=where, parameters=parameters
                 )
             near = await self._planner.nearest(connection, search, in_transaction=True)
-            lists = [[row[0] for row in ranking] for ranking in (near, worded)]
-            scored = fusion.reciprocal_rank(lists, k)
+            nearest = [(name, score) for name, score in near]
+            coherent = 0.0
+            if fusion.method == "adaptive":
+                closest = [name for name, _ in nearest[:COHERENT_AMONG]]
+                stored = await self._stored(connection, namespace, closest, vectors=True)
+                rows = np.array([stored[name][2] for name in closest], np.float32)
+                coherent = coherence(query, rows.reshape(-1, len(query)))
+            scored = fused(nearest, worded, k, fusion, higher_is_better=higher, coherence=coherent)
             stored = await self._stored(connection, namespace, [name for name, _ in scored])
         return [Match(name, score, *stored[name]) for name, score in scored]
 

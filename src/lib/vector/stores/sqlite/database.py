@@ -38,7 +38,8 @@ from lib.vector.stores.sqlite.cache import (
 from lib.vector.stores.sqlite.filter import Condition, condition
 from lib.vector.stores.sqlite.schema import NAME, Table, open_table, typed_errors
 from lib.vector.stores.sqlite.walindex import file_header, let_go
-from lib.vector.text import fusion
+from lib.vector.text.coherence import coherence_for
+from lib.vector.text.fusion import Fusion, depth, fused_rows
 from lib.vector.validate import Batch
 
 _json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
@@ -208,17 +209,23 @@ class Database:
         text: str,
         k: int,
         filter: Filter | None,
+        *,
+        fusion: Fusion,
     ) -> list[Match]:
-        """Return the best of two rankings, fused."""
+        """Return the best of two lists, fused."""
         self._check_words()
-        limit, metric = fusion.depth(k), self._table.metric
+        limit, metric = depth(k), self._table.metric
+        higher = metric != "euclidean"
         with self._transaction():
             cached = self._namespace(namespace)
             rows, among = cached.snapshot.rows, self._selected(namespace, cached, filter)
             near = nearest(rows, query, limit, metric=metric, among=among)
             worded = self._worded(cached, text, among, limit)
-            lists = [[row for row, _ in ranking] for ranking in (near, worded)]
-            return self._matches(Near(cached.snapshot, fusion.fused_rows(lists, k, rows.ids)))
+            coherent = coherence_for(fusion, query, [row for row, _ in near], rows.vectors)
+            found = fused_rows(
+                near, worded, k, fusion, ids=rows.ids, higher_is_better=higher, coherence=coherent
+            )
+            return self._matches(Near(cached.snapshot, found))
 
     async def query_keywords(
         self, namespace: str, text: str, k: int, filter: Filter | None
