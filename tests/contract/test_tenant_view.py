@@ -10,7 +10,7 @@ import pytest
 
 from lib.testing.vector_store import StoreKind, VectorStoreContract, check_against_memory
 from lib.vector import Match, Metric, Record, SQLiteVectorStore, Vector
-from lib.vector.contract import FilterLike
+from lib.vector.contract import FilterLike, FusionWord
 from lib.vector.tenant import TenantVectorStore
 from lib.vector.validate import checked_namespace
 
@@ -26,6 +26,10 @@ class Plain:
         self._view: Any = TenantVectorStore(store, "acme", namespace_prefix="app-")
         self.metric: Metric = store.metric
         self.higher_is_better: bool = store.higher_is_better
+
+    @property
+    def fusions(self) -> frozenset[FusionWord]:
+        return self._view.fusions
 
     @property
     def dimension(self) -> int | None:

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib.vector.text.analysis import MAX_TERM_CHARS, STOP_WORDS, analyze
+from lib.vector.text.analysis import (
+    FUNCTION_WORDS,
+    MAX_TERM_CHARS,
+    STOP_WORDS,
+    analyze,
+    query_words,
+)
 from lib.vector.text.stemmer import stem
 
 
@@ -58,6 +64,26 @@ def test_a_part_of_an_unspaced_text_finds_the_whole(query: str) -> None:
 def test_stop_words_are_lucenes_thirty_three() -> None:
     assert len(STOP_WORDS) == 33
     assert analyze(" ".join(sorted(STOP_WORDS))) == []
+
+
+@pytest.mark.parametrize(
+    ("query", "terms"),
+    [
+        ("What is the DON'T of it?", []),
+        ("who wrote about vitamin D", ["wrote", "vitamin", "d"]),
+        ("how_far were they, which?", ["far"]),
+        ("whatever he's overdoing", ["whatev", "overdo"]),
+        ("i\u0302le \u00e0s \u00eele", ["ile", "as", "ile"]),
+    ],
+)
+def test_queries_leave_out_function_words(query: str, terms: list[str]) -> None:
+    assert len(FUNCTION_WORDS) == 127
+    assert FUNCTION_WORDS > STOP_WORDS
+    assert analyze(query_words(query)) == [term for term in terms if term not in STOP_WORDS]
+
+
+def test_documents_keep_the_function_words_that_queries_leave_out() -> None:
+    assert analyze("who has been here") == ["who", "has", "been", "here"]
 
 
 def test_overlong_tokens_are_cut_so_that_memory_stays_bounded() -> None:

@@ -20,7 +20,7 @@ from lib.vector.filter import Filter
 from lib.vector.filter.columns import Columns, Mask
 from lib.vector.offload import copying, offload, offload_whole
 from lib.vector.records import Match, Metric, Record
-from lib.vector.text.analysis import analyze
+from lib.vector.text.analysis import analyze, query_words
 from lib.vector.text.bm25 import BM25
 from lib.vector.text.coherence import coherence_for
 from lib.vector.text.fusion import Fusion, depth, fused_rows
@@ -323,7 +323,8 @@ class _Contents:
             if len(self._index) > size:  # rows that came after this snapshot
                 allowed = np.zeros(len(self._index), np.bool_)
                 allowed[:size] = True if among.mask is None else among.mask
-            return self._index.ranked(analyze(text), limit, rows.ids, allowed=allowed)
+            terms = analyze(query_words(text))
+            return self._index.ranked(terms, limit, rows.ids, allowed=allowed)
 
     def _catch_up(self, size: int) -> None:
         """Index the texts up to this row, and leave out those that have died among them."""

@@ -8,6 +8,13 @@
    neighbours: every part of a text can be found, and pairs, being rarer, rank whole words first.
 4. The 33 English stop words of Lucene go, the rest is stemmed. Repeated terms are kept, since both
    the term frequency of a document and the weight of a long query need them.
+5. Queries also leave out the other function words of Snowball's list, as PostgreSQL does. Documents
+   keep them: what stores have on disk does not depend on the list.
+
+Step 5 is worth 3.1 points of nDCG@10 on CISI (95 % interval 1.2 to 5.1), 0.9 on Cranfield (0.3 to
+1.5), 0.2 on NPL (-0.4 to 1.0) and -0.1 on SciFact (-0.9 to 0.7). A list of 287 words gains no more.
+Single letters and digits are kept: without them, beyond those on the list, no collection gains or
+loses what its interval shows. `benchmarks/retrieval.py --analysis` prints these figures.
 """
 
 from __future__ import annotations
@@ -26,12 +33,27 @@ STOP_WORDS: Final = frozenset({
     "no", "not", "of", "on", "or", "such", "that", "the", "their", "then", "there", "these", "they",
     "this", "to", "was", "will", "with",
 })  # fmt: skip
+FUNCTION_WORDS: Final = STOP_WORDS | frozenset({
+    "about", "above", "after", "again", "against", "all", "am", "any", "because", "been", "before",
+    "being", "below", "between", "both", "can", "did", "do", "does", "doing", "don", "down",
+    "during", "each", "few", "from", "further", "had", "has", "have", "having", "he", "her", "here",
+    "hers", "herself", "him", "himself", "his", "how", "i", "its", "itself", "just", "me", "more",
+    "most", "my", "myself", "nor", "now", "off", "once", "only", "other", "our", "ours",
+    "ourselves", "out", "over", "own", "s", "same", "she", "should", "so", "some", "t", "than",
+    "theirs", "them", "themselves", "those", "through", "too", "under", "until", "up", "very", "we",
+    "were", "what", "when", "where", "which", "while", "who", "whom", "why", "you", "your", "yours",
+    "yourself", "yourselves",
+})  # fmt: skip
 MAX_TERM_CHARS: Final = 128
 """Longer tokens (encoded data) are cut: a prefix tells them apart, and memory stays bounded."""
 
 _CACHED_WORDS: Final = 1 << 16
 _BMP_END: Final = 0x10000
 
+_function_words = re.compile(
+    rf"(?<![^\W_]|[\u0300-\u036f])(?:{'|'.join(sorted(FUNCTION_WORDS))})(?![^\W_]|[\u0300-\u036f])",
+    re.IGNORECASE,
+).sub
 # After a letter or its accent, before the end of the word; both the straight and the curly one.
 _clitics = re.compile("(?<=[^\\W_]|[\u0300-\u036f])['\u2019](?:d|ll|m|re|s|t|ve)(?![^\\W_])").sub
 _DROPPED: Final = (  # accents, Hebrew points, Arabic vowels, soft hyphens, joiners, variants
@@ -88,6 +110,14 @@ def analyze(text: str) -> list[str]:
     if max(map(len, tokens), default=0) > MAX_TERM_CHARS:
         tokens = [token[:MAX_TERM_CHARS] for token in tokens]
     return [term for term in map(_term, tokens) if term]
+
+
+def query_words(text: str) -> str:
+    """Return the text of a query without its function words.
+
+    Source: https://snowballstem.org/algorithms/english/stop.txt, as PostgreSQL's `english.stop`.
+    """
+    return _function_words(" ", text)
 
 
 @lru_cache(_CACHED_WORDS)

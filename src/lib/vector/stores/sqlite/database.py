@@ -38,6 +38,7 @@ from lib.vector.stores.sqlite.cache import (
 from lib.vector.stores.sqlite.filter import Condition, condition
 from lib.vector.stores.sqlite.schema import NAME, Table, open_table, typed_errors
 from lib.vector.stores.sqlite.walindex import file_header, let_go
+from lib.vector.text.analysis import query_words
 from lib.vector.text.coherence import coherence_for
 from lib.vector.text.fusion import Fusion, depth, fused_rows
 from lib.vector.validate import Batch
@@ -322,7 +323,7 @@ class Database:
         self, cached: CachedNamespace, text: str, among: Selection, limit: int
     ) -> list[tuple[int, float]]:
         """Return the rows whose texts are most relevant to the words of `text`, best first."""
-        terms = lexical.terms(self._connection, text)
+        terms = lexical.terms(self._connection, query_words(text))
         kept = {term: count for term, count in terms.items() if term not in self._stop_terms}
         return lexical.ranked(self._connection, cached, kept, among, limit)
 
