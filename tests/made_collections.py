@@ -76,7 +76,7 @@ def made_collection(
         for topic, own in zip(topics, names, strict=True)
     ]
     vectors = [noisy(topic, 1.5) for topic in topics]
-    asked, query_vectors, wanted = list[list[str]](), list[NDArray[np.float64]](), list[set[int]]()
+    worded, query_vectors, wanted = list[list[str]](), list[NDArray[np.float64]](), list[set[int]]()
     for number in range(queries):
         row, noise = int(random.integers(documents)), random.uniform(1.5, 3.5)
         part = kind if kind != "mixed" else ("words", "meaning", "both")[number % 3]
@@ -87,18 +87,18 @@ def made_collection(
             wanted.append(
                 {each for each, own in enumerate(names) if own[place] == names[row][place]}
             )
-            asked.append([*common(_COMMON_OF_QUERY), names[row][place]])
+            worded.append([*common(_COMMON_OF_QUERY), names[row][place]])
         else:
             known = topics[row]
             wanted.append(same)
             more = _topical(random, known, 2) if part == "both" else []
             noise = noise + 1.0 if part == "both" else noise
-            asked.append([*common(_COMMON_OF_QUERY), *more])
+            worded.append([*common(_COMMON_OF_QUERY), *more])
         query_vectors.append(noisy(known, noise))
     return MadeCollection(
         texts=[" ".join(words) for words in texts],
         vectors=np.array(vectors, np.float32),
-        queries=[" ".join(words) for words in asked],
+        queries=[" ".join(words) for words in worded],
         query_vectors=np.array(query_vectors, np.float32),
         wanted=wanted,
     )

@@ -536,7 +536,7 @@ class HybridBackedStore(BackedStore[H], Generic[H]):
     )
 
     fusions: ClassVar[frozenset[FusionWord]] = frozenset(FUSION_WORDS)
-    """How it can fuse; any other way raises `UnsupportedFusion`."""
+    """The ways in which it can fuse; any other raises `UnsupportedFusion`."""
 
     async def query_hybrid(
         self,

@@ -116,7 +116,7 @@ class TenantVectorStore(AsyncStore):
 
     @property
     def fusions(self) -> frozenset[FusionWord]:
-        """How its store can fuse words and vectors."""
+        """The ways in which its store can fuse words and vectors."""
         return declared_fusions(self._store)
 
     @property

@@ -81,11 +81,11 @@ async def test_sqlite_fuses_as_memory_does(metric: Metric) -> None:
 
 
 def test_evidence_is_that_of_chance_where_scores_fall_off_as_by_chance() -> None:
-    said = list(evidence(CHANCE, 100).values())
+    amounts = list(evidence(CHANCE, 100).values())
 
-    assert said[0] == pytest.approx(5.2, abs=0.5)
-    assert said[-1] == 0.0
-    assert said == sorted(said, reverse=True)
+    assert amounts[0] == pytest.approx(5.2, abs=0.5)
+    assert amounts[-1] == 0.0
+    assert amounts == sorted(amounts, reverse=True)
 
 
 def test_evidence_depends_on_no_scale() -> None:
@@ -110,10 +110,10 @@ def test_lists_that_say_nothing_have_no_evidence() -> None:
     assert evidence([("a", 1.0)], 1) == {"a": 0.0}
 
 
-def test_vectors_that_agree_with_words_count_half() -> None:
+def test_vectors_that_agree_with_words_count_less() -> None:
     near = evidence(CHANCE, 100)
 
-    assert weight_of_vectors(near, near, 0.0) == weight_of_vectors(near, near, 99.0) == 0.5
+    assert weight_of_vectors(near, near, 0.0) == weight_of_vectors(near, near, 99.0) == 0.4
 
 
 def test_vectors_that_disagree_with_words_are_believed_if_they_look_sound() -> None:
@@ -122,9 +122,9 @@ def test_vectors_that_disagree_with_words_are_believed_if_they_look_sound() -> N
     decisive = {name: 3.0 * amount for name, amount in worded.items()}
 
     assert weight_of_vectors(near, worded, 3.1) == 20.0
-    assert weight_of_vectors(near, worded, 2.9) == 0.5
-    assert weight_of_vectors(cramped, worded, 3.1) == 0.5
-    assert weight_of_vectors(near, decisive, 3.1) == 0.5
+    assert weight_of_vectors(near, worded, 2.9) == 0.4
+    assert weight_of_vectors(cramped, worded, 3.1) == 0.4
+    assert weight_of_vectors(near, decisive, 3.1) == 0.4
 
 
 def test_one_list_alone_keeps_its_order() -> None:

@@ -31,7 +31,7 @@ _LISTS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Fusion:
-    """How a hybrid search makes one list of the nearest vectors and the best texts.
+    """The way in which a hybrid search makes one list of nearest vectors and best texts.
 
     Attributes:
         method: `rrf` adds up reciprocal ranks, `convex` is a mean of scores spread over 0 to 1,
