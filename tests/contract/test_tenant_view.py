@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from lib.testing.vector_store import StoreKind, VectorStoreContract, check_against_memory
-from lib.vector import Match, Metric, Record, SQLiteVectorStore, Vector
+from lib.vector import Facet, Match, Metric, Record, SQLiteVectorStore, Vector
 from lib.vector.contract import FilterLike, FusionWord
 from lib.vector.tenant import TenantVectorStore
 from lib.vector.validate import checked_namespace
@@ -58,6 +58,12 @@ class Plain:
         view = self._in(options.pop("namespace", None))
         return unsigned(await view.query(vector, k, **options))
 
+    async def query_many(
+        self, vectors: Sequence[Vector], k: int = 5, **options: Any
+    ) -> list[list[Match]]:
+        view = self._in(options.pop("namespace", None))
+        return [unsigned(found) for found in await view.query_many(vectors, k, **options)]
+
     async def query_hybrid(
         self, vector: Vector, text: str, k: int = 5, **options: Any
     ) -> list[Match]:
@@ -79,6 +85,9 @@ class Plain:
     ) -> AsyncGenerator[Record]:
         async for record in self._in(namespace).list_records(**options):
             yield unsigned([record])[0]
+
+    async def facet(self, field: str, *, namespace: str | None = None, **options: Any) -> Facet:
+        return await self._in(namespace).facet(field, **options)
 
     async def delete(
         self,

@@ -23,7 +23,7 @@ from lib.errors import (
 )
 from lib.vector.contract import Embedder, HybridStore, KeywordStore, ScanStore, VectorStore
 from lib.vector.filter import EVERYTHING, F, Filter
-from lib.vector.records import Doc, Hit, Match, Metric, Record, Vector
+from lib.vector.records import Doc, Facet, Hit, Match, Metric, Record, Vector
 from lib.vector.text.fusion import Fusion
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ __all__ = [
     "Embedder",
     "EmbeddingIndex",
     "F",
+    "Facet",
     "FileVectorStore",
     "Filter",
     "Fusion",

@@ -26,14 +26,15 @@ from lib.vector.contract import (
 from lib.vector.filter import Filter, fold
 from lib.vector.filter.refusals import Refusal, checked
 from lib.vector.offload import offload
-from lib.vector.ordering import good_enough, listed
-from lib.vector.records import Match, Metric, Record, Vector
+from lib.vector.ordering import faceted, good_enough, listed
+from lib.vector.records import Facet, Match, Metric, Record, Vector
 from lib.vector.text.fusion import Fusion, FusionLike
 from lib.vector.validate import (
     Batch,
     checked_batch,
     checked_deletion,
     checked_dimension,
+    checked_facet,
     checked_ids,
     checked_k,
     checked_metric,
@@ -76,6 +77,18 @@ class Backend(Protocol):
         """Return the nearest records, best first, ties by id."""
         ...
 
+    async def query_many(
+        self,
+        namespace: str,
+        queries: list[NDArray[np.float32]],
+        k: int,
+        filter: Filter | None,
+        *,
+        include_vectors: bool,
+    ) -> list[list[Match]]:
+        """Return what `query` does for each of them, in their order."""
+        ...
+
     async def get(self, namespace: str, ids: list[str]) -> list[Record]:
         """Return the records of these ids, in their order."""
         ...
@@ -102,7 +115,7 @@ class Backend(Protocol):
     ) -> int:
         """Merge changes into the metadata of records, chosen as by `delete`; return their number.
 
-        `ComposedBackend` makes `insert` and this call of the others.
+        `ComposedBackend` makes `insert`, `query_many` and this call of the others.
         """
         ...
 
@@ -208,7 +221,9 @@ class BackedStore(AsyncStore, Generic[B]):
     A subclass overrides `open_backend`, and `close_backend` where there is something to release.
     """
 
-    capabilities: ClassVar[frozenset[Capability]] = frozenset({"scan", "insert", "update"})
+    capabilities: ClassVar[frozenset[Capability]] = frozenset(
+        {"scan", "insert", "update", "batch", "facet"}
+    )
     """What it can do beyond `VectorStore`."""
 
     refusals: ClassVar[frozenset[Refusal]] = frozenset()
@@ -410,6 +425,33 @@ class BackedStore(AsyncStore, Generic[B]):
             )
         )
 
+    async def query_many(
+        self,
+        vectors: Sequence[Vector],
+        k: int = 5,
+        *,
+        filter: FilterLike = None,
+        namespace: str | None = None,
+        include_vectors: bool = False,
+        score_threshold: float | None = None,
+    ) -> list[list[Match]]:
+        """Return what `query` does for each vector, in their order; no vectors give no lists."""
+        await turn()
+        most, worst = checked_k(k), checked_threshold(score_threshold)
+        queries = [self._checked_query(vector, most)[1] for vector in vectors]
+        most, name = min(most, _MAX_K), checked_namespace(namespace)
+        found = await self._filtered(
+            filter,
+            lambda plan: self._run(
+                lambda backend: backend.query_many(
+                    name, queries, most, plan, include_vectors=include_vectors
+                )
+            ),
+            otherwise=[list[Match]() for _ in queries],
+        )
+        higher = self.higher_is_better
+        return [good_enough(one, worst, higher_is_better=higher) for one in found]
+
     async def query_keywords(
         self,
         text: str,
@@ -447,6 +489,21 @@ class BackedStore(AsyncStore, Generic[B]):
             lambda plan: self._run(lambda backend: backend.scan(name, start, most, plan)),
             otherwise=list[Record](),
         )
+
+    async def facet(
+        self,
+        field: str,
+        *,
+        filter: FilterLike = None,
+        limit: int = 100,
+        namespace: str | None = None,
+    ) -> Facet:
+        """Return the values of a field among the records that pass, with their counts.
+
+        Reads all of these records.
+        """
+        most = checked_facet(field, limit)
+        return await faceted(self, field, most, filter=filter, namespace=namespace)
 
     def list_records(
         self,

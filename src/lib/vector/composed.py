@@ -10,8 +10,11 @@ from collections.abc import AsyncGenerator, Iterable
 from dataclasses import replace
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lib.vector.filter import Filter, matches
-from lib.vector.records import Record
+from lib.vector.records import Match, Record
 from lib.vector.validate import Batch, checked_batch
 
 _PAGE: Final = 500
@@ -33,6 +36,33 @@ class ComposedBackend(ABC):
         self, namespace: str, after: str, limit: int, filter: Filter | None
     ) -> list[Record]:
         """Return the first records that pass and whose ids follow `after`, in their order."""
+
+    @abstractmethod
+    async def query(
+        self,
+        namespace: str,
+        query: NDArray[np.float32],
+        k: int,
+        filter: Filter | None,
+        *,
+        include_vectors: bool,
+    ) -> list[Match]:
+        """Return the nearest records, best first, ties by id."""
+
+    async def query_many(
+        self,
+        namespace: str,
+        queries: list[NDArray[np.float32]],
+        k: int,
+        filter: Filter | None,
+        *,
+        include_vectors: bool,
+    ) -> list[list[Match]]:
+        """Return what `query` does for each of them, one after the other."""
+        return [
+            await self.query(namespace, query, k, filter, include_vectors=include_vectors)
+            for query in queries
+        ]
 
     async def insert(self, namespace: str, batch: Batch) -> int:
         """Insert the records whose ids are not there; return their number."""

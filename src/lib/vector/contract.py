@@ -17,7 +17,7 @@ from typing import (
 
 from lib.errors import UnsupportedFusion
 from lib.vector.filter import Filter
-from lib.vector.records import Layout, Match, Metric, Record, Vector
+from lib.vector.records import Facet, Layout, Match, Metric, Record, Vector
 from lib.vector.text.fusion import METHODS, Fusion, FusionLike, FusionMethod, fusion_of
 
 if TYPE_CHECKING:
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 FilterLike: TypeAlias = Filter | Mapping[str, Any] | None
 Purpose = Literal["document", "query"]
-Capability = Literal["hybrid", "keywords", "scan", "existing", "purge", "insert", "update"]
+Capability = Literal[
+    "hybrid", "keywords", "scan", "existing", "purge", "insert", "update", "batch", "facet"
+]
 """What a store may be able to do beyond `VectorStore`.
 
 - hybrid: `query_hybrid`, see `HybridStore`.
@@ -36,12 +38,15 @@ Capability = Literal["hybrid", "keywords", "scan", "existing", "purge", "insert"
 - purge: `purge`, see `PurgingStore`.
 - insert: `insert`, see `InsertingStore`.
 - update: `update_meta`, see `UpdatingStore`.
+- batch: `query_many`, see `BatchStore`.
+- facet: `facet`, see `FacetStore`.
 """
 CAPABILITIES: Final[tuple[Capability, ...]] = get_args(Capability)
 _METHODS: Final[Mapping[Capability, str]] = {
     "hybrid": "query_hybrid",
     "keywords": "query_keywords",
     "update": "update_meta",
+    "batch": "query_many",
 }
 FusionWord = FusionMethod | Literal["weights"]
 """A method of fusion, or that its weights may differ."""
@@ -296,6 +301,51 @@ class UpdatingStore(Protocol):
         Raises:
             ValueError: there are neither ids nor a filter; `EVERYTHING` is all records.
             InvalidMeta: the fields cannot be stored.
+        """
+        ...
+
+
+@runtime_checkable
+class BatchStore(Protocol):
+    """A store that answers many queries in one call."""
+
+    async def query_many(
+        self,
+        vectors: Sequence[Vector],
+        k: int = 5,
+        *,
+        filter: FilterLike = None,
+        namespace: str | None = None,
+        include_vectors: bool = False,
+        score_threshold: float | None = None,
+    ) -> list[list[Match]]:
+        """Return what `query` does for each vector, in their order; no vectors give no lists."""
+        ...
+
+
+@runtime_checkable
+class FacetStore(Protocol):
+    """A store that can tell which values a metadata field has."""
+
+    async def facet(
+        self,
+        field: str,
+        *,
+        filter: FilterLike = None,
+        limit: int = 100,
+        namespace: str | None = None,
+    ) -> Facet:
+        """Return the values of a field among the records that pass, with their counts.
+
+        Args:
+            field: of the metadata, which records may lack.
+            filter: what the records have to pass.
+            limit: how many values are returned at most, the most frequent first.
+            namespace: to look into.
+
+        Raises:
+            ValueError: the limit is below 1.
+            TypeError: the field is not a string.
         """
         ...
 

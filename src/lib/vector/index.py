@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, Literal, TypeAlias, cast
 
+import numpy as np
+
 from lib._util.operations import MAX_DOCUMENTS, MAX_QUERY_CHARS, model_of, operation
 from lib.errors import HybridUnavailable, VectorError
 from lib.vector.contract import (
@@ -25,9 +27,11 @@ from lib.vector.contract import (
     method_of,
     query_hybrid,
 )
+from lib.vector.diversity import marginal_relevance
 from lib.vector.filter import Filter
+from lib.vector.offload import offload
 from lib.vector.ordering import good_enough, listed
-from lib.vector.records import Doc, Hit, Match, Record, Vector
+from lib.vector.records import Doc, Facet, Hit, Match, Record, Vector
 from lib.vector.text.fusion import Fusion, FusionLike, fusion_of
 from lib.vector.validate import checked_k, checked_threshold
 
@@ -35,6 +39,7 @@ Hybrid: TypeAlias = bool | Literal["auto"]
 Predicate: TypeAlias = Callable[[Doc], bool]
 
 _GROWTH: Final = 4  # candidates for each wanted hit of a predicate search, then of the last fetch
+_READ_EFFORT: Final = 75  # of a float in a list, in floats read
 _ASYNC_PREDICATE: Final = "a predicate answers at once, this one has to be awaited: await it before"
 
 
@@ -168,6 +173,16 @@ class EmbeddingIndex:
         records = await self.store.get(ids, namespace=self.namespace)
         return [Doc(record.id, record.text, record.meta) for record in records]
 
+    async def facet(self, field: str, *, filter: FilterLike = None, limit: int = 100) -> Facet:
+        """Return the values of a metadata field among the documents that pass, with their counts.
+
+        Raises:
+            ValueError: the limit is below 1.
+            VectorError: the store has no `facet`.
+        """
+        store = self._capable("facet")
+        return await store.facet(field, filter=filter, limit=limit, namespace=self.namespace)
+
     async def list_docs(
         self, *, filter: FilterLike = None, after: str | None = None, batch_size: int = 1000
     ) -> AsyncGenerator[Doc]:
@@ -216,6 +231,7 @@ class EmbeddingIndex:
         hybrid: Hybrid | None = None,
         score_threshold: float | None = None,
         fusion: FusionLike | None = None,
+        diversity: float | None = None,
     ) -> list[Hit]:
         """Return the k best documents for the query, best first.
 
@@ -233,10 +249,14 @@ class EmbeddingIndex:
                 largest distance. Fused scores are neither: it takes `hybrid=False`.
             fusion: how a hybrid search fuses, `rrf`, `convex`, `adaptive` or a `Fusion` with
                 weights; each hit says it as its `metric`. None is the setting of the index.
+            diversity: 0 to 1 picks hits that are not all alike from four times as many, each by
+                its similarity to the query less `diversity` times what it has in common with
+                those before it (maximal marginal relevance); hits stand in the order in which
+                they were picked. None takes the nearest. It takes `hybrid=False`, too.
 
         Raises:
-            ValueError: k is below 1, `hybrid` or `fusion` is not one of its words, or there is a
-                threshold for a hybrid search.
+            ValueError: k is below 1, `hybrid` or `fusion` is not one of its words, there is a
+                threshold or a diversity for a hybrid search, or the diversity is not from 0 to 1.
             TypeError: `filter` is of another type, or a predicate that has to be awaited.
             InvalidFilter: the mapping is not in the filter language.
             UnsupportedFilter: the store cannot say this filter exactly.
@@ -246,7 +266,13 @@ class EmbeddingIndex:
         k = checked_k(k)
         with self._retrieval(k, query) as facts:
             (hits,) = await self._many(
-                [query], k, filter, hybrid, score_threshold=score_threshold, fusion=fusion
+                [query],
+                k,
+                filter,
+                hybrid,
+                score_threshold=score_threshold,
+                fusion=fusion,
+                diversity=diversity,
             )
             facts |= {"count": len(hits), "documents": _ranked(hits)}
             return hits
@@ -260,6 +286,7 @@ class EmbeddingIndex:
         hybrid: Hybrid | None = None,
         score_threshold: float | None = None,
         fusion: FusionLike | None = None,
+        diversity: float | None = None,
     ) -> list[list[Hit]]:
         """Return what `search` finds for each query, in their order; they are embedded at once.
 
@@ -271,7 +298,13 @@ class EmbeddingIndex:
         k = checked_k(k)
         with self._retrieval(k) as facts:
             found = await self._many(
-                queries, k, filter, hybrid, score_threshold=score_threshold, fusion=fusion
+                queries,
+                k,
+                filter,
+                hybrid,
+                score_threshold=score_threshold,
+                fusion=fusion,
+                diversity=diversity,
             )
             facts["count"] = sum(map(len, found))
             return found
@@ -285,12 +318,14 @@ class EmbeddingIndex:
         *,
         score_threshold: float | None,
         fusion: FusionLike | None,
+        diversity: float | None,
     ) -> list[list[Hit]]:
         wanted = self.hybrid if hybrid is None else _checked_hybrid(hybrid)
         fused = self.fusion if fusion is None else fusion_of(fusion)
-        worst = checked_threshold(score_threshold)
-        if wanted and worst is not None:
-            raise ValueError("score_threshold reads similarities, not fused ranks: hybrid=False")
+        worst, diverse = checked_threshold(score_threshold), _checked_diversity(diversity)
+        for name, value in (("score_threshold", worst), ("diversity", diverse)):
+            if wanted and value is not None:
+                raise ValueError(f"{name} reads similarities, not fused ranks: hybrid=False")
         predicate, condition = _split_filter(filter)
         vectors = await self._embed(list(queries), "query") if queries else []
         return [
@@ -298,6 +333,7 @@ class EmbeddingIndex:
                 _Fetch(self.store, self.namespace, vector, query, condition, wanted, worst, fused),
                 predicate,
                 k,
+                diverse,
             )
             for vector, query in zip(vectors, queries, strict=True)
         ]
@@ -309,6 +345,7 @@ class EmbeddingIndex:
         *,
         filter: Predicate | Filter | dict[str, Any] | None = None,
         score_threshold: float | None = None,
+        diversity: float | None = None,
     ) -> list[Hit]:
         """Return the k documents nearest to a vector, best first; nothing is embedded.
 
@@ -317,21 +354,22 @@ class EmbeddingIndex:
             k: how many hits are wanted.
             filter: as in `search`.
             score_threshold: as in `search`.
+            diversity: as in `search`.
 
         Raises:
-            ValueError: k is below 1, or the threshold is no number.
+            ValueError: k is below 1, the threshold no number, or the diversity not from 0 to 1.
             DimensionMismatch: the vector has another length.
             InvalidVector: it has no place in the metric.
         """
         k = checked_k(k)
         predicate, condition = _split_filter(filter)
-        worst = checked_threshold(score_threshold)
+        worst, diverse = checked_threshold(score_threshold), _checked_diversity(diversity)
         hybrid: Hybrid = False
         fetch = _Fetch(
             self.store, self.namespace, vector, "", condition, hybrid, worst, self.fusion
         )
         with self._retrieval(k) as facts:
-            hits = await self._found(fetch, predicate, k)
+            hits = await self._found(fetch, predicate, k, diverse)
             facts |= {"count": len(hits), "documents": _ranked(hits)}
             return hits
 
@@ -362,7 +400,7 @@ class EmbeddingIndex:
             raise HybridUnavailable(_public_name(type(self.store)), "search with search()")
         fetch = _WordFetch(self.store, self.namespace, query, condition)
         with self._retrieval(k, query) as facts:
-            hits = await self._found(fetch, predicate, k)
+            hits = await self._passing(fetch, predicate, k)
             facts |= {"count": len(hits), "documents": _ranked(hits)}
             return hits
 
@@ -374,6 +412,26 @@ class EmbeddingIndex:
         return operation("retriever", source=self.namespace, k=k, query=shown)
 
     async def _found(
+        self, fetch: _Fetch, predicate: Predicate | None, k: int, diversity: float | None
+    ) -> list[Hit]:
+        if diversity is None:
+            return await self._passing(fetch, predicate, k)
+        hits = await self._passing(fetch, predicate, _GROWTH * k)
+        stored = await self.store.get([hit.id for hit in hits], namespace=self.namespace)
+        vectors = {record.id: record.vector for record in stored}
+        there = [hit for hit in hits if hit.id in vectors]  # else it was deleted meanwhile
+        if not there:
+            return []
+        query = np.array(list(fetch.vector), np.float32)
+
+        def picked() -> list[Hit]:
+            matrix = np.array([vectors[hit.id] for hit in there], np.float32)
+            return [there[row] for row in marginal_relevance(query, matrix, k, diversity)]
+
+        effort = len(there) * len(query) * (k + _READ_EFFORT)
+        return await offload(effort, picked)
+
+    async def _passing(
         self, fetch: _Fetch | _WordFetch, predicate: Predicate | None, k: int
     ) -> list[Hit]:
         if predicate is None:
@@ -493,6 +551,12 @@ def _checked_hybrid(hybrid: Hybrid) -> Hybrid:
     if hybrid not in (True, False, "auto"):
         raise ValueError(f"hybrid is True, False or 'auto', got {hybrid!r}")
     return hybrid
+
+
+def _checked_diversity(diversity: float | None) -> float | None:
+    if diversity is not None and not 0 <= diversity <= 1:
+        raise ValueError(f"diversity is from 0 to 1, got {diversity!r}")
+    return diversity
 
 
 def _batches(docs: Iterable[Doc], size: int) -> Iterator[list[Doc]]:

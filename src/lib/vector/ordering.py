@@ -14,8 +14,9 @@ from typing import Final, Protocol, TypeVar
 
 from lib.vector.composed import ComposedBackend
 from lib.vector.contract import FilterLike, ScanStore
+from lib.vector.facets import Tally
 from lib.vector.filter import Filter, matches
-from lib.vector.records import Match, Record
+from lib.vector.records import Facet, Match, Record
 
 
 class _Scored(Protocol):
@@ -27,6 +28,7 @@ T = TypeVar("T")
 S = TypeVar("S", bound=_Scored)
 
 _IDS_A_REQUEST: Final = 1000
+_A_PAGE: Final = 1000
 _SPARE = 8  # results beyond the k-th, to see where its score ends
 _GROWTH = 4
 
@@ -117,6 +119,17 @@ async def pages(
         after = page[-1].id
         if len(page) < size:
             return
+
+
+async def faceted(
+    store: ScanStore, field: str, limit: int, *, filter: FilterLike, namespace: str | None
+) -> Facet:
+    """Return the values of a field, counted by reading every record that passes."""
+    tally, read = Tally(field), pages(store, filter=filter, size=_A_PAGE, namespace=namespace)
+    async with aclosing(read):
+        async for page in read:
+            tally.add(one.meta for one in page)
+    return tally.facet(limit)
 
 
 async def listed(

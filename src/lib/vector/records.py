@@ -77,6 +77,25 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Facet:
+    """The values of one metadata field.
+
+    Attributes:
+        values: each bool, number and string that stands in the field, alone or in a list, with the
+            number of records that have it: the most frequent first, then bools, numbers and
+            strings in their order. 1 and 1.0 are one value, 1 and True are two.
+        distinct: how many values there are, those that a limit leaves out included.
+        minimum: the smallest number; None if there is none.
+        maximum: the largest number; None if there is none.
+    """
+
+    values: list[tuple[bool | int | float | str, int]]
+    distinct: int
+    minimum: int | float | None
+    maximum: int | float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
     """The dimension and metric that the place of a store was made for.
 

@@ -30,7 +30,7 @@ from lib.vector.filter import F, Filter
 from lib.vector.filter.language import And
 from lib.vector.filter.refusals import Refusal, declared_refusals
 from lib.vector.ordering import listed
-from lib.vector.records import Match, Metric, Record, Vector
+from lib.vector.records import Facet, Match, Metric, Record, Vector
 from lib.vector.text.fusion import FusionLike
 from lib.vector.validate import (
     checked_deletion,
@@ -41,7 +41,7 @@ from lib.vector.validate import (
 )
 
 _CAPABILITIES: Final[frozenset[Capability]] = frozenset(
-    {"hybrid", "keywords", "scan", "insert", "update"}
+    {"hybrid", "keywords", "scan", "insert", "update", "batch", "facet"}
 )
 RESERVED: Final = (":", "/", "#")
 """What begins the name of a sibling, and stands neither in a tenant's id nor in a prefix."""
@@ -238,6 +238,34 @@ class TenantVectorStore(AsyncStore):
             )
         )
 
+    async def query_many(
+        self,
+        vectors: Sequence[Vector],
+        k: int = 5,
+        *,
+        filter: FilterLike = None,
+        namespace: str | None = None,
+        include_vectors: bool = False,
+        score_threshold: float | None = None,
+    ) -> list[list[Match]]:
+        """Return what `query` does for each vector, in their order.
+
+        Raises:
+            VectorError: the store has no `query_many`.
+        """
+        name = self._pinned(namespace)
+        narrowed = self._narrowed(filter)
+        self._check_can("batch")
+        found: list[list[Match]] = await self._store.query_many(
+            vectors,
+            k,
+            filter=narrowed,
+            namespace=name,
+            include_vectors=include_vectors,
+            score_threshold=score_threshold,
+        )
+        return [self._checked(one) for one in found]
+
     async def query_hybrid(
         self,
         vector: Vector,
@@ -310,6 +338,24 @@ class TenantVectorStore(AsyncStore):
                 break
             after = page[-1].id
         return found[:limit]
+
+    async def facet(
+        self,
+        field: str,
+        *,
+        filter: FilterLike = None,
+        limit: int = 100,
+        namespace: str | None = None,
+    ) -> Facet:
+        """Return the values of a field among the tenant's records that pass, with their counts.
+
+        Raises:
+            VectorError: the store has no `facet`.
+        """
+        name = self._pinned(namespace)
+        narrowed = self._narrowed(filter)
+        self._check_can("facet")
+        return await self._store.facet(field, filter=narrowed, limit=limit, namespace=name)
 
     def list_records(
         self,

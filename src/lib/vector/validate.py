@@ -135,6 +135,16 @@ def checked_k(k: int) -> int:
     return whole
 
 
+def checked_facet(field: str, limit: int) -> int:
+    """Return how many values of a field are wanted; refuse what is no field, or not positive."""
+    if not isinstance(cast(object, field), str):
+        raise TypeError(f"expected the name of a field, got {type(field).__name__}")
+    whole = whole_number(limit)
+    if whole is None or whole < 1:
+        raise ValueError(f"limit is how many values to return, at least 1, got {limit!r}")
+    return whole
+
+
 def checked_threshold(threshold: float | None) -> float | None:
     """Return the threshold as a float; refuse what is no number that scores can be compared with.
 

@@ -260,6 +260,43 @@ async def test_what_a_store_does_not_have_is_named() -> None:
         await index.update_meta({}, ids=[])
 
 
+async def test_diverse_hits_are_picked_from_four_times_as_many() -> None:
+    store = CountingStore()
+    index = await filled(100, store)
+    near = await index.search("0", 12)
+
+    hits = await index.search("0", 3, diversity=1.0)
+
+    assert ids(hits)[:2] == ["n0000", "n0011"]
+    assert store.sizes == [12, 12]
+    assert all(hit in near for hit in hits)
+    assert ids(await index.search("0", 3, diversity=0.0)) == ids(near[:3])
+    assert await index.search_many(["0"], 3, diversity=1.0) == [hits]
+    (vector,) = await index.embedder.embed(["0"])
+    assert await index.search_by_vector(vector, 3, diversity=1.0) == hits
+    passing = await index.search("0", 2, diversity=1.0, filter=lambda doc: doc.meta["n"] < 5)
+    assert ids(passing) == ["n0000", "n0004"]
+    assert await index.search("0", diversity=0.5, filter={"n": -1}) == []
+
+
+@pytest.mark.parametrize("diversity", [-0.1, 1.1, float("nan")])
+async def test_a_diversity_is_a_share(diversity: float) -> None:
+    index = await filled(3)
+
+    with pytest.raises(ValueError, match="diversity is from 0 to 1"):
+        await index.search("0", diversity=diversity)
+    with pytest.raises(ValueError, match="diversity reads similarities"):
+        await index.search("0", diversity=0.5, hybrid=True)
+
+
+async def test_the_values_of_a_field_are_counted() -> None:
+    index = await filled(5)
+
+    facet = await index.facet("n", filter=F("n") > 1, limit=2)
+    assert (facet.values, facet.distinct) == ([(2, 1), (3, 1)], 3)
+    assert (facet.minimum, facet.maximum) == (2, 4)
+
+
 async def test_documents_are_listed_by_filter_from_a_cursor_on() -> None:
     index = await filled(10)
 

@@ -53,7 +53,15 @@ async def test_a_view_can_do_what_its_store_can() -> None:
 
     for view in (whole, whole.sibling(":x")):
         assert isinstance(view, TenantVectorStore)
-        assert view.capabilities == {"hybrid", "keywords", "scan", "insert", "update"}
+        assert view.capabilities == {
+            "hybrid",
+            "keywords",
+            "scan",
+            "insert",
+            "update",
+            "batch",
+            "facet",
+        }
     for view in (narrow, narrow.sibling(":x")):
         assert view.capabilities == set()
         with pytest.raises(HybridUnavailable, match="Bare has no full-text search"):
@@ -62,6 +70,10 @@ async def test_a_view_can_do_what_its_store_can() -> None:
             await view.query_keywords("apple")
         with pytest.raises(VectorError, match=r"Bare cannot be read in order: it has no scan\(\)"):
             await view.scan()
+        with pytest.raises(VectorError, match=r"Bare has no query_many\(\)"):
+            await view.query_many([[1.0, 0.0]])
+        with pytest.raises(VectorError, match=r"Bare has no facet\(\)"):
+            await view.facet("x")
         with pytest.raises(VectorError, match=r"Bare has no insert\(\)"):
             await view.insert(made("1"))
         with pytest.raises(VectorError, match=r"Bare has no update_meta\(\)"):

@@ -49,6 +49,8 @@ async def test_another_namespace_is_refused_before_any_request(named: Any) -> No
         lambda: view.insert(made("1"), namespace=named),
         lambda: view.update_meta({"x": 1}, ids=["1"], namespace=named),
         lambda: view.query([1.0, 0.0], namespace=named),
+        lambda: view.query_many([[1.0, 0.0]], namespace=named),
+        lambda: view.facet("tenant", namespace=named),
         lambda: view.get(["1"], namespace=named),
         lambda: view.delete(["1"], namespace=named),
         lambda: view.count(namespace=named),
@@ -89,12 +91,14 @@ async def test_what_others_have_put_into_the_namespace_is_as_if_it_were_not_ther
             await view.query([1.0, 0.0], 9, filter=filter),
             await view.query_hybrid([1.0, 0.0], "a text", 9, filter=filter),
             await view.query_keywords("a text", 9, filter=filter),
+            *await view.query_many([[1.0, 0.0]], 9, filter=filter),
         ):
             assert {match.id for match in found} <= {"own"}
     assert [record.id for record in await view.scan(limit=1)] == ["own"]
     assert await view.scan(after="own") == []
     for filter in (F("tenant") == "b", F("tenant").exists(present=False), EVERYTHING):
         assert {record.id for record in await view.scan(filter=filter)} <= {"own"}
+        assert {value for value, _ in (await view.facet("tenant", filter=filter)).values} <= {"a"}
         assert {record.id async for record in view.list_records(filter=filter)} <= {"own"}
     assert await view.update_meta({"x": 1}, ids=["b's", "no tenant's"]) == 0
     assert await view.update_meta({"x": 1}, filter=F("tenant") != "a") == 0

@@ -19,6 +19,7 @@ as operators that its filters do not have. What is not declared is not tested.
 from lib.testing import extra as extra
 from lib.testing.vector_store.cases import features, random_filter, random_meta
 from lib.testing.vector_store.changes import ChangeContract
+from lib.testing.vector_store.facets import FacetContract
 from lib.testing.vector_store.filters import FilterContract
 from lib.testing.vector_store.hybrid import HybridContract
 from lib.testing.vector_store.input import InputContract
@@ -53,5 +54,6 @@ class VectorStoreContract(
     KeywordContract,
     ScanContract,
     ChangeContract,
+    FacetContract,
 ):
     """All that a vector store promises; override the fixture `kind`."""

@@ -81,6 +81,7 @@ class _Agreement(RuleBasedStateMachine):
         bm25, can = self.store_kind.bm25, self.store_kind.can
         self.compares_hybrid = bm25 and can(self._store, "hybrid")
         self.inserts, self.updates = can(self._store, "insert"), can(self._store, "update")
+        self.batches = can(self._store, "batch")
         self.scans = can(self._store, "scan")
         self.compares_keywords = bm25 and can(self._store, "keywords")
 
@@ -165,6 +166,15 @@ class _Agreement(RuleBasedStateMachine):
                 score_threshold=None if k % 3 else k - 6,
             )
         )
+
+    @precondition(lambda self: self.batches)
+    @rule(many=st.lists(vectors, max_size=4), k=counts, random=randoms, namespace=namespaces)
+    def query_many(
+        self, many: list[list[int]], k: int, random: Random, namespace: str | None
+    ) -> None:
+        """Search by many vectors."""
+        filter = self._filter(random)
+        self._both(lambda store: store.query_many(many, k, filter=filter, namespace=namespace))
 
     @precondition(lambda self: self.compares_hybrid)
     @rule(vector=vectors, text=texts, k=counts, random=randoms, namespace=namespaces)

@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from lib.errors import DimensionMismatch, InvalidVector, StoreClosed
 from lib.testing.vector_store.kit import METRICS, StoreTests, Using, case, ids, points
 from lib.vector import Match, Metric, Record, VectorStore
 from lib.vector.contract import capabilities
@@ -137,6 +138,43 @@ class SearchContract(StoreTests):
 
         using(body, metric=metric)
 
+    @pytest.mark.parametrize("metric", METRICS)
+    def test_many_queries_find_what_each_of_them_finds(self, using: Using, metric: Metric) -> None:
+        async def body(store: Any) -> None:
+            if not using.kind.can(store, "batch"):
+                return
+            noise = np.random.default_rng(7)
+            vectors = noise.integers(-3, 4, (300, 4)).astype(np.float32) + np.float32(0.5)
+            await store.upsert(
+                [Record(f"{row:03}", one, "", {"x": row % 3}) for row, one in enumerate(vectors)]
+            )
+            await store.upsert(points_of(4), namespace="other")
+            queries = [*vectors[:12], [1.0, 0.0, 0.0, 0.0]]
+            filters = (None, {"x": 1}) if using.kind.takes_equality(store) else (None,)
+            for filter in filters:
+                for k in (1, 7, 400):
+                    wanted = [await store.query(query, k, filter=filter) for query in queries]
+                    assert await store.query_many(queries, k, filter=filter) == wanted
+            (one,) = await store.query_many([queries[0]], 3, include_vectors=True)
+            assert one == await store.query(queries[0], 3, include_vectors=True)
+            best = one[0].score
+            (near,) = await store.query_many(np.stack(queries[:1]), 3, score_threshold=best)
+            assert near == await store.query(queries[0], 3, score_threshold=best)
+
+            assert await store.query_many([]) == []
+            assert await store.query_many(queries[:2], namespace="none") == [[], []]
+            assert await store.query_many(queries[:2], filter={"x": {"$in": []}}) == [[], []]
+            for wrong in ([queries[0], [1.0]], queries[0]):
+                with pytest.raises((DimensionMismatch, InvalidVector)):
+                    await store.query_many(wrong)
+            with pytest.raises(ValueError, match="k is"):
+                await store.query_many(queries, 0)
+            await store.close()
+            with pytest.raises(StoreClosed):
+                await store.query_many(queries)
+
+        using(body, dimension=4, metric=metric)
+
     def test_an_empty_namespace_has_no_neighbours(self, using: Using) -> None:
         async def body(store: VectorStore) -> None:
             assert await store.query([1.0, 0.0]) == []
@@ -187,6 +225,11 @@ class SearchContract(StoreTests):
             declared_refusals(store)  # raises for an unknown word
 
         using(body)
+
+
+def points_of(dimension: int) -> list[Record]:
+    """Return one record of so many dimensions."""
+    return [Record("a", [1.0] * dimension)]
 
 
 def counted_out(vectors: Any, query: Any, metric: Metric) -> list[float]:

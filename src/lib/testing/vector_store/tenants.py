@@ -159,6 +159,12 @@ class _Tenants(RuleBasedStateMachine):
         place, filter = (tenant, suffix), hostile_filter(random, other)
         view = self._view(place)
         self._finds(place, filter, lambda kept: view.query(vector, 50, filter=kept))
+        if self.store_kind.can(self._store, "batch"):
+            many = self._filtered(
+                lambda kept: view.query_many([vector] * 2, 50, filter=kept), filter
+            )
+            for found in many or ():
+                assert {match.id for match in found} == self._passing(place, filter)
         counted = self._filtered(lambda kept: view.count(filter=kept), filter)
         assert counted in {None, len(self._passing(place, filter))}
 

@@ -13,18 +13,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lib._util.turns import turn
 from lib.vector.backend import HybridBackedStore
+from lib.vector.contract import FilterLike
 from lib.vector.exact.partition import Partition, Snapshot
 from lib.vector.exact.search import Rows, Selection, effort, nearest, row_lengths
+from lib.vector.facets import Tally
 from lib.vector.filter import Filter
 from lib.vector.filter.columns import Columns, Mask
 from lib.vector.offload import copying, offload, offload_whole
-from lib.vector.records import Match, Metric, Record
+from lib.vector.records import Facet, Match, Metric, Record
 from lib.vector.text.analysis import analyze, query_words
 from lib.vector.text.bm25 import BM25
 from lib.vector.text.coherence import coherence_for
 from lib.vector.text.fusion import Fusion, depth, fused_rows
-from lib.vector.validate import Batch
+from lib.vector.validate import Batch, checked_facet, checked_namespace
 from lib.vector.values import copied
 
 # What things cost beside reading one float: storing a record, reading a field, deciding on a row.
@@ -75,6 +78,23 @@ class InMemoryVectorStore(HybridBackedStore["_Namespaces"]):
         with self._closing:
             backend = self._backend or await self._opened()
             return await backend.query(namespace, query, k, filter, include_vectors=include_vectors)
+
+    async def facet(
+        self,
+        field: str,
+        *,
+        filter: FilterLike = None,
+        limit: int = 100,
+        namespace: str | None = None,
+    ) -> Facet:
+        """Return the values of a field among the records that pass, with their counts."""
+        await turn()
+        most, name = checked_facet(field, limit), checked_namespace(namespace)
+        return await self._filtered(
+            filter,
+            lambda plan: self._run(lambda backend: backend.facet(name, field, plan, most)),
+            otherwise=Tally(field).facet(most),
+        )
 
 
 class _Namespaces:
@@ -146,6 +166,28 @@ class _Namespaces:
             effort(snapshot.rows, among) + copies,
             lambda: [_match(snapshot, *one, include_vectors=include_vectors) for one in scan()],
         )
+
+    async def query_many(
+        self,
+        namespace: str,
+        queries: list[NDArray[np.float32]],
+        k: int,
+        filter: Filter | None,
+        *,
+        include_vectors: bool,
+    ) -> list[list[Match]]:
+        """Return what `query` does for each of them, all in one state of the namespace."""
+        snapshot, among = await self._selected(namespace, filter)
+        if snapshot is None:
+            return [[] for _ in queries]
+
+        def search(query: NDArray[np.float32]) -> list[Match]:
+            found = nearest(snapshot.rows, query, k, metric=self._metric, among=among)
+            return [_match(snapshot, *one, include_vectors=include_vectors) for one in found]
+
+        floats = snapshot.rows.vectors.shape[1] if include_vectors else 0
+        cost = effort(snapshot.rows, among) + copying(min(k, among.count), floats)
+        return await offload(cost * len(queries), lambda: [search(query) for query in queries])
 
     async def query_hybrid(
         self,
@@ -220,6 +262,21 @@ class _Namespaces:
         """Return how many records of the namespace pass the filter."""
         _, among = await self._selected(namespace, filter)
         return among.count
+
+    async def facet(self, namespace: str, field: str, filter: Filter | None, limit: int) -> Facet:
+        """Return the values of a field; reads metadata alone, and copies nothing."""
+        tally = Tally(field)
+        snapshot, among = await self._selected(namespace, filter)
+        if snapshot is None:
+            return tally.facet(limit)
+        mask, metas = among.mask, snapshot.contents.metas
+        rows = range(len(snapshot.rows.vectors)) if mask is None else np.flatnonzero(mask).tolist()
+
+        def counted() -> Facet:
+            tally.add(metas[row] for row in rows)
+            return tally.facet(limit)
+
+        return await offload(len(rows) * _FIELD_EFFORT, counted)
 
     async def namespaces(self, prefix: str) -> list[str]:
         """Return the names of the namespaces that hold records and start with it, sorted."""

@@ -88,6 +88,9 @@ class Server:
             with_vectors=cast(Any, request.with_vector),
         )
 
+    async def query_batch(self, name: str, body: Any) -> Any:
+        return [await self.query(name, search) for search in body["searches"]]
+
     async def retrieve(self, name: str, body: Any) -> Any:
         request = models.PointRequest(**body)
         return await self.points.retrieve(
@@ -114,6 +117,7 @@ class Server:
         ("PUT", "index"): index,
         ("PUT", "points"): upsert,
         ("POST", "points/query"): query,
+        ("POST", "points/query/batch"): query_batch,
         ("POST", "points"): retrieve,
         ("POST", "points/count"): count,
         ("POST", "facet"): facet,

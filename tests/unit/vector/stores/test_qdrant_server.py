@@ -1,6 +1,7 @@
 """The requests that a Qdrant server gets, and how its answers are read."""
 
 import asyncio
+from typing import Any
 
 import httpx
 import pytest
@@ -161,3 +162,27 @@ async def test_a_cancelled_call_leaves_the_store_usable() -> None:
     await store.upsert(RECORDS)
     assert await store.count() == 30
     await store.close()
+
+
+@pytest.mark.parametrize("filter", [None, {"row": {"$gte": 10}}])
+async def test_a_server_answers_many_queries_in_one_request(
+    filter: dict[str, Any] | None,
+) -> None:
+    server = Server()
+    async with server.store() as store:
+        await store.upsert(RECORDS)
+        await store.upsert(
+            [Record(f"same {row}", [0.0, 1.0], "", {"row": 20}) for row in range(20)]
+        )
+        queries = [[1.0, 0.3], [1.0, 2.0], [0.0, 1.0]]
+        wanted = [await store.query(query, 3, filter=filter) for query in queries]
+        alone = len(server.bodies("/points/query"))
+
+        assert await store.query_many(queries, 3, filter=filter) == wanted
+        (batch,) = server.bodies("/points/query/batch")
+        assert [search["limit"] for search in batch["searches"]] == [11, 11, 11]
+        tied = len(server.bodies("/points/query")) - alone
+        assert tied >= 1  # the last one finds twenty alike, and is sent again by itself
+        assert [one.id for one in wanted[2]] == ["same 0", "same 1", "same 10"]
+        assert await store.query_many(queries * 40, 3, filter=filter) == wanted * 40
+        assert len(server.bodies("/points/query/batch")) == 3

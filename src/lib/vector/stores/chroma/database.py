@@ -143,13 +143,49 @@ class Database(ListedBackend):
 
         async def work(collection: Any) -> list[Match]:
             found = await _nearest(collection, query, k, where, self._config.metric)
-            vectors = found.vectors
-            return [
-                found.match(row, score, vectors[row].tolist() if include_vectors else None)
-                for row, score in self._ranked(found.ids, vectors, query, k)
-            ]
+            return self._matches(found, query, k, include_vectors=include_vectors)
 
         return await self._in(namespace, work) or []
+
+    async def query_many(
+        self,
+        namespace: str,
+        queries: list[NDArray[np.float32]],
+        k: int,
+        filter: Filter | None,
+        *,
+        include_vectors: bool,
+    ) -> list[list[Match]]:
+        """Return what `query` does for each of them, at first in one request.
+
+        Where that does not tell which are the nearest, a query is sent again by itself.
+        """
+        where = None if filter is None else condition(filter)
+
+        async def work(collection: Any) -> list[list[Match]]:
+            near = await _near(collection, queries, k, where, self._config.metric)
+            return [
+                self._matches(
+                    rows or await _nearest(collection, query, k, where, self._config.metric),
+                    query,
+                    k,
+                    include_vectors=include_vectors,
+                )
+                for query, rows in zip(queries, near, strict=True)
+            ]
+
+        if not queries:
+            return []
+        return await self._in(namespace, work) or [[] for _ in queries]
+
+    def _matches(
+        self, found: Rows, query: NDArray[np.float32], k: int, *, include_vectors: bool
+    ) -> list[Match]:
+        vectors = found.vectors
+        return [
+            found.match(row, score, vectors[row].tolist() if include_vectors else None)
+            for row, score in self._ranked(found.ids, vectors, query, k)
+        ]
 
     def _ranked(
         self, ids: list[str], vectors: NDArray[np.float32], query: NDArray[np.float32], k: int
@@ -349,18 +385,43 @@ async def _nearest(
     """
     size = min(k + _SPARE, _MAX_RESULTS)
     while True:
-        pending = collection.query(
-            query_embeddings=query[np.newaxis],
-            n_results=size,
-            where=where,
-            include=[*_EVERYTHING, "distances"],
-        )
-        found = Rows.of_query(await answer(pending))
+        (found,) = await _rows_near(collection, [query], size, where)
         if len(found.ids) < size:
             return Rows(await answer(collection.get(where=where, include=_EVERYTHING)))
         if _farther(found.distances[-1], found.distances[k - 1], metric):
             return found
         size *= _GROWTH
+
+
+async def _near(
+    collection: Any,
+    queries: list[NDArray[np.float32]],
+    k: int,
+    where: dict[str, Any] | None,
+    metric: Metric,
+) -> list[Rows | None]:
+    """Return for each query what `_nearest` does; None where one request does not tell."""
+    size = min(k + _SPARE, _MAX_RESULTS)
+    return [
+        found
+        if len(found.ids) == size and _farther(found.distances[-1], found.distances[k - 1], metric)
+        else None
+        for found in await _rows_near(collection, queries, size, where)
+    ]
+
+
+async def _rows_near(
+    collection: Any, queries: list[NDArray[np.float32]], size: int, where: dict[str, Any] | None
+) -> list[Rows]:
+    """Return what Chroma finds for each query."""
+    pending = collection.query(
+        query_embeddings=np.stack(queries),
+        n_results=size,
+        where=where,
+        include=[*_EVERYTHING, "distances"],
+    )
+    found = await answer(pending)
+    return [Rows.of_query(found, place) for place in range(len(queries))]
 
 
 def _farther(one: float, other: float, metric: Metric) -> bool:

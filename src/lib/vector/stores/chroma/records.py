@@ -118,9 +118,9 @@ class Rows:
         self._found = found
 
     @classmethod
-    def of_query(cls, answer: Mapping[str, Any]) -> Rows:
-        """Take the answer to a query with one vector."""
-        return cls({name: column[0] for name, column in answer.items() if name in _COLUMNS})
+    def of_query(cls, answer: Mapping[str, Any], place: int = 0) -> Rows:
+        """Take the answer to one of the vectors of a query."""
+        return cls({name: column[place] for name, column in answer.items() if name in _COLUMNS})
 
     @property
     def vectors(self) -> NDArray[np.float32]:

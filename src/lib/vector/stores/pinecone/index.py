@@ -171,6 +171,23 @@ class Index(ListedBackend):
         best = await nearest(bare, k, higher_is_better=higher, limit=MAX_RESULTS)
         return await self._filled(namespace, best, include_vectors=include_vectors)
 
+    async def query_many(
+        self,
+        namespace: str,
+        queries: list[NDArray[np.float32]],
+        k: int,
+        filter: Filter | None,
+        *,
+        include_vectors: bool,
+    ) -> list[list[Match]]:
+        """Return what `query` does for each of them, some requests at a time."""
+
+        async def one(query: NDArray[np.float32]) -> list[Match]:
+            return await self.query(namespace, query, k, filter, include_vectors=include_vectors)
+
+        await self._settle(namespace)
+        return await each(queries, one, concurrency=_CONCURRENCY)
+
     async def _query(
         self,
         namespace: str,

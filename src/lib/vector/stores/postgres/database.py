@@ -162,6 +162,39 @@ class Database:
         include_vectors: bool,
     ) -> list[Match]:
         """Return the nearest records, best first."""
+        async with self._connection() as connection:
+            return await self._nearest(
+                connection, namespace, query, k, filter, include_vectors=include_vectors
+            )
+
+    async def query_many(
+        self,
+        namespace: str,
+        queries: list[NDArray[np.float32]],
+        k: int,
+        filter: Filter | None,
+        *,
+        include_vectors: bool,
+    ) -> list[list[Match]]:
+        """Return what `query` does for each of them, one after the other on one connection."""
+        async with self._connection() as connection:
+            return [
+                await self._nearest(
+                    connection, namespace, query, k, filter, include_vectors=include_vectors
+                )
+                for query in queries
+            ]
+
+    async def _nearest(
+        self,
+        connection: Connection,
+        namespace: str,
+        query: NDArray[np.float32],
+        k: int,
+        filter: Filter | None,
+        *,
+        include_vectors: bool,
+    ) -> list[Match]:
         where, parameters = _where(namespace, filter)
         search = Search(
             where=where,
@@ -170,8 +203,7 @@ class Database:
             key=hash((namespace, repr(filter))),
             vectors=include_vectors,
         )
-        async with self._connection() as connection:
-            found = await self._planner.nearest(connection, search)
+        found = await self._planner.nearest(connection, search)
         metas = await _read(row[3] for row in found)
         return [
             Match(name, score, text, meta, *rest)

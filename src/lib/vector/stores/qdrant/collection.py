@@ -13,7 +13,7 @@ from qdrant_client.http.exceptions import UnexpectedResponse
 
 from lib.errors import DimensionMismatch, MetricMismatch, StoreCorrupt
 from lib.vector.filter import Filter
-from lib.vector.ordering import ListedBackend, nearest
+from lib.vector.ordering import ListedBackend, nearest, ordered
 from lib.vector.records import Layout, Match, Metric, Record
 from lib.vector.stores.qdrant import points
 from lib.vector.stores.qdrant.client import typed_errors
@@ -33,6 +33,8 @@ _NAMESPACES_A_REQUEST: Final = 1000
 _MANY: Final = 1000
 """From so many results on, the records are counted first: a server makes room for all."""
 _EF: Final = 128
+_SPARE: Final = 8  # results beyond the k-th, to see where its score ends
+_QUERIES_A_REQUEST: Final = 100
 _CONFLICT: Final = 409
 _EXACTLY: Final = models.SearchParams(exact=True)
 
@@ -174,6 +176,54 @@ class Collection(ListedBackend):
                 return []
             higher = self._config.metric != "euclidean"
             return await nearest(fetch, k, higher_is_better=higher, limit=limit)
+
+    async def query_many(
+        self,
+        namespace: str,
+        queries: list[NDArray[np.float32]],
+        k: int,
+        filter: Filter | None,
+        *,
+        include_vectors: bool,
+    ) -> list[list[Match]]:
+        """Return what `query` does for each of them; a server takes a hundred in a request.
+
+        Where equal scores go on beyond what it returns, a query is sent again by itself.
+        """
+
+        async def alone(query: NDArray[np.float32]) -> list[Match]:
+            return await self.query(namespace, query, k, filter, include_vectors=include_vectors)
+
+        if self._local or k >= _MANY:
+            return [await alone(query) for query in queries]
+        wanted = points.wanted(self._config.metric, vectors=include_vectors)
+        shape = models.QueryRequest(
+            filter=_among(namespace, filter),
+            limit=k + _SPARE,
+            params=_EXACTLY
+            if filter is not None
+            else models.SearchParams(hnsw_ef=max(_EF, k + _SPARE)),
+            with_payload=wanted["with_payload"],
+            with_vector=wanted["with_vectors"],
+        )
+        found: list[list[Match]] = []
+        with typed_errors():
+            for start in range(0, len(queries), _QUERIES_A_REQUEST):
+                some = queries[start : start + _QUERIES_A_REQUEST]
+                searches = [shape.model_copy(update={"query": query.tolist()}) for query in some]
+                answers = await self._client.query_batch_points(self._name, searches)
+                for query, answer in zip(some, answers, strict=True):
+                    near = [points.match(one, vectors=include_vectors) for one in answer.points]
+                    settled = self._settled(near, k, exact=filter is not None)
+                    found.append(await alone(query) if settled is None else settled)
+        return found
+
+    def _settled(self, found: list[Match], k: int, *, exact: bool) -> list[Match] | None:
+        """Return the k best, or None if what was found does not tell which they are."""
+        near = ordered(found, higher_is_better=self._config.metric != "euclidean")
+        if len(near) < k + _SPARE:
+            return near[:k] if exact else None
+        return None if near[-1].score == near[k - 1].score else near[:k]
 
     async def get(self, namespace: str, ids: list[str]) -> list[Record]:
         """Return the records of these ids, in their order."""

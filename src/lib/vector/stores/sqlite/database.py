@@ -189,6 +189,21 @@ class Database:
         )
         return await self.nearest(plan, None)
 
+    async def query_many(
+        self,
+        namespace: str,
+        queries: list[NDArray[np.float32]],
+        k: int,
+        filter: Filter | None,
+        *,
+        include_vectors: bool,
+    ) -> list[list[Match]]:
+        """Return what `query` does for each of them, in one go of the store's thread."""
+        return [
+            await self.query(namespace, query, k, filter, include_vectors=include_vectors)
+            for query in queries
+        ]
+
     async def nearest(self, plan: QueryPlan, near: Near | None) -> list[Match]:
         """Return the nearest records, best first.
 
