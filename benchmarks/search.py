@@ -2,6 +2,7 @@
 
     make bench ARGS=search
     make bench ARGS="search --records 1000000 --engines memory sqlite numpy faiss-flat"
+    make bench ARGS="search --mixed"  # see benchmarks/search_mixed.py
 
 Every engine holds the same unit vectors in 32 bits (frameworks: as lists), searches by dot
 product, and answers the same queries one at a time, as fast as its Python interface allows. The
@@ -27,6 +28,7 @@ from typing import Any, TypeAlias
 from unittest.mock import patch
 
 import numpy as np
+import search_mixed
 from numpy.typing import NDArray
 
 from lib.vector import InMemoryVectorStore, Record, SQLiteVectorStore, VectorStore
@@ -219,9 +221,16 @@ async def compare(arguments: argparse.Namespace, count: int) -> None:
         show(engines, cases)
 
 
+async def compare_mixed(arguments: argparse.Namespace, count: int) -> None:
+    matrix, queries = clustered(count, arguments.dimension, 1_000)
+    names = arguments.engines or [*search_mixed.OURS, *search_mixed.PEERS]
+    with tempfile.TemporaryDirectory() as folder:
+        await search_mixed.compare(names, matrix, queries, arguments.calls, Path(folder))
+
+
 async def main(arguments: argparse.Namespace) -> None:
     for count in arguments.records:
-        await compare(arguments, count)
+        await (compare_mixed if arguments.mixed else compare)(arguments, count)
 
 
 if __name__ == "__main__":
@@ -230,5 +239,7 @@ if __name__ == "__main__":
     parser.add_argument("--dimension", type=int, default=384)
     parser.add_argument("--queries", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--mixed", action="store_true", help="tenants, writes, a second process")
+    parser.add_argument("--calls", type=int, default=20_000, help="with --mixed")
     parser.add_argument("--engines", nargs="+", help="only these; see benchmarks/peers/search")
     asyncio.run(main(parser.parse_args()))

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from lib.vector import InMemoryVectorStore
+
 sys.path.insert(0, str(Path(__file__).parent))
 
 from upserter import DIMENSION, SIZE, STORES
@@ -33,6 +35,30 @@ async def test_a_killed_upsert_leaves_all_of_the_batch_or_none(
             )
             connection.execute(index)
             assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+async def test_a_reader_shows_what_the_file_holds_each_time_a_writer_was_killed(
+    tmp_path: Path, unmeasured: dict[str, str]
+) -> None:
+    place = str(tmp_path / "place")
+    reader = STORES["sqlite"](place)
+    await reader.setup()
+    for moment in (*MOMENTS, *MOMENTS[::-1]):
+        killed_while_upserting("sqlite", place, moment, unmeasured)
+
+        records = await reader.scan(limit=10_000)
+        same, fresh = InMemoryVectorStore(DIMENSION), STORES["sqlite"](place)
+        await same.upsert(records)
+        (number,) = {record.meta["n"] for record in records}
+        for filter in (None, {"n": number}, {"n": number + 1}):
+            expected = await same.query([1.0] * DIMENSION, 50, filter=filter)
+            for store in (reader, fresh):
+                assert await store.query([1.0] * DIMENSION, 50, filter=filter) == expected
+                assert await store.count(filter=filter) == await same.count(filter=filter)
+        await fresh.close()
+        with closing(sqlite3.connect(place)) as connection:
+            assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    await reader.close()
 
 
 def killed_while_upserting(kind: str, place: str, moment: float, env: dict[str, str]) -> int:

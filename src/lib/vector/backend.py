@@ -303,6 +303,10 @@ class BackedStore(AsyncStore, Generic[B]):
         with self._closing:
             return await work(self._backend or await self._opened())
 
+    async def _write(self, namespace: str, work: Callable[[B], Coroutine[Any, Any, T]]) -> T:
+        """Do work that writes to a namespace; as `_run`."""
+        return await self._run(work)
+
     async def _opened(self) -> B:
         async with self._opening:
             self._closing.check_open()
@@ -325,7 +329,7 @@ class BackedStore(AsyncStore, Generic[B]):
         if batch is None:
             await self._run(_nothing)
         else:
-            await self._run(lambda backend: backend.upsert(name, batch))
+            await self._write(name, lambda backend: backend.upsert(name, batch))
 
     async def insert(self, records: Sequence[Record], *, namespace: str | None = None) -> int:
         """Insert the records whose ids are not there, and leave those that are as they are.
@@ -338,7 +342,7 @@ class BackedStore(AsyncStore, Generic[B]):
         if batch is None:
             await self._run(_nothing)
             return 0
-        return await self._run(lambda backend: backend.insert(name, batch))
+        return await self._write(name, lambda backend: backend.insert(name, batch))
 
     async def _batch(self, records: Sequence[Record]) -> Batch | None:
         copies = list(records)
@@ -370,8 +374,8 @@ class BackedStore(AsyncStore, Generic[B]):
         name = checked_namespace(namespace)
         return await self._filtered(
             parsed,
-            lambda plan: self._run(
-                lambda backend: backend.update_meta(name, wanted, plan, changes)
+            lambda plan: self._write(
+                name, lambda backend: backend.update_meta(name, wanted, plan, changes)
             ),
             otherwise=0,
         )
@@ -539,7 +543,7 @@ class BackedStore(AsyncStore, Generic[B]):
         name = checked_namespace(namespace)
         return await self._filtered(
             parsed,
-            lambda plan: self._run(lambda backend: backend.delete(name, wanted, plan)),
+            lambda plan: self._write(name, lambda backend: backend.delete(name, wanted, plan)),
             otherwise=0,
         )
 

@@ -153,6 +153,10 @@ class Partition(Generic[C]):
             del self._row_of[self._ids[row]]
         self._publish(gone)
 
+    def reserve(self, rows: int) -> None:
+        """Make room for so many rows more, which then come in parts."""
+        self._reserve(len(self._ids) + rows)
+
     def _reserve(self, size: int) -> None:
         if size <= len(self._vectors):
             return

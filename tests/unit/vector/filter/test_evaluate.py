@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from lib.vector.filter import F, Filter, matches
-from lib.vector.filter.columns import Columns
+from lib.vector.filter.columns import Column, Columns, mask
 
 VALUES: dict[str, Any] = {
     "None": None,
@@ -117,3 +118,17 @@ def test_a_column_takes_as_many_values_as_there_are_rows() -> None:
     for size in (60_000, 70_000):
         assert columns.mask(F("x") == size - 1, size).nonzero()[0].tolist() == [size - 1]
         assert columns.mask(F("x") >= size - 2, size).nonzero()[0].tolist() == [size - 2, size - 1]
+
+
+def test_a_column_of_some_rows_says_the_same_of_them_and_forgets_the_values_of_others() -> None:
+    values = [row if row % 3 else f"s{row}" if row % 2 else [row, "a"] for row in range(3_000)]
+    column, kept = Column(), np.arange(0, 3_000, 7)
+    column.extend(values)
+    moved, left = column.moved(kept), [{"x": values[row]} for row in kept]
+    moved.extend([5, "s9"])
+    left += [{"x": 5}, {"x": "s9"}]
+
+    for filter in (F("x") > 1_000, F("x") <= "s2", F("x").contains("a"), F("x") == 5, F("x") != 6):
+        expected = [matches(filter, meta) for meta in left]
+        assert mask(filter, {"x": moved}, len(left)).tolist() == expected
+    assert moved.nbytes < column.nbytes / 4

@@ -1,23 +1,29 @@
-"""Records for the tests of answers from memory, and the queries that memory did not answer."""
+"""Records for the tests of answers from memory, and a store that counts what memory lacked."""
 
+from collections.abc import Callable, Coroutine
 from typing import Any
 
-import pytest
-
-from lib.vector import Match, Record
+from lib.vector import Record, SQLiteVectorStore
 from lib.vector.stores.sqlite.database import Database
 
 RECORDS = [Record(str(row), [1.0, row], f"text {row}", {"x": row % 2}) for row in range(20)]
 
 
-def noted(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Record each query that reached the thread: True if memory held the nearest ids."""
-    seen: list[bool] = []
-    nearest = Database.nearest
+class CountingStore(SQLiteVectorStore):
+    """Counts the visits of queries to the thread of the file.
 
-    async def noting(self: Database, plan: Any, near: Any) -> list[Match]:
-        seen.append(near is not None)
-        return await nearest(self, plan, near)
+    Attributes:
+        visits: so many.
+        before: called before each visit.
+    """
 
-    monkeypatch.setattr(Database, "nearest", noting)
-    return seen
+    visits = 0
+
+    @staticmethod
+    def before() -> None:
+        """Do nothing."""
+
+    async def _in_thread(self, work: Callable[[Database], Coroutine[Any, Any, Any]]) -> Any:
+        self.visits += 1
+        self.before()
+        return await super()._in_thread(work)

@@ -4,15 +4,18 @@ import sqlite3
 import subprocess
 import sys
 from array import array
+from contextlib import closing
 from pathlib import Path
 from time import process_time
 
+import numpy as np
 import pytest
 
 from lib.errors import StoreError
 from lib.vector import EVERYTHING, Record, SQLiteVectorStore
-from lib.vector.stores.sqlite.cache import FoundRows, RowIds
-from lib.vector.stores.sqlite.database import Database
+from lib.vector.exact.search import row_lengths
+from lib.vector.stores.sqlite.cache import CachedNamespace, FoundRows, Namespaces, RowIds
+from lib.vector.stores.sqlite.columns import FieldColumns
 
 WRITER = """
 import asyncio, sys
@@ -83,43 +86,41 @@ async def test_however_little_is_kept_every_namespace_is_found(cache_bytes: int)
     await store.close()
 
 
-async def test_only_as_much_is_kept_as_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    reads: list[str] = []
-    read = Database._read  # pyright: ignore[reportPrivateUsage] - to see what is read again
+def test_those_used_last_are_kept_and_no_more_than_allowed() -> None:
+    def kept() -> set[str]:
+        return {name for name in "abc" if name in namespaces}
 
-    def noting(self: Database, namespace: str) -> object:
-        reads.append(namespace)
-        return read(self, namespace)
-
-    monkeypatch.setattr(Database, "_read", noting)
-
-    store = SQLiteVectorStore(dimension=2, cache_bytes=2 * 10 * 8)
-    for name in "abc":
-        records = [Record(str(row), [1.0, row]) for row in range(10)]
-        await store.upsert(records, namespace=name)
-    for name in "ababcbca":
-        await store.query([1.0, 0.0], namespace=name)
-    await store.query([1.0, 0.0], namespace="empty")
-    await store.query([1.0, 0.0], namespace="empty")
-    await store.close()
-    assert reads == ["a", "b", "c", "a", "empty", "empty"]
+    namespaces = Namespaces(2 * 10 * 8)
+    for name in "ab":
+        namespaces.put(name, cached(10))
+    assert namespaces.get("a") is not None
+    namespaces.put("c", cached(10))
+    assert kept() == {"a", "c"}
+    namespaces.put("b", cached(1_000))
+    assert kept() == {"b"}  # the one being searched is always held
+    namespaces.put("b", cached(0))
+    assert kept() == set()
 
 
-async def test_a_write_that_fails_leaves_the_memory_as_the_file_is(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def fail(*_: object) -> None:
-        raise sqlite3.OperationalError("disk I/O error")
-
-    store = SQLiteVectorStore(dimension=2)
+async def test_a_write_that_fails_leaves_the_memory_as_the_file_is(tmp_path: Path) -> None:
+    path = tmp_path / "vectors.db"
+    store = SQLiteVectorStore(path, dimension=2)
     await store.upsert([Record("a", [1.0, 0.0])])
     before = await store.query([1.0, 0.0])
-    with monkeypatch.context() as patch:
-        patch.setattr(Database, "_items", fail)
-        with pytest.raises(StoreError):
-            await store.upsert([Record("a", [0.0, 1.0]), Record("b", [1.0, 0.0])])
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        refuse = "BEGIN SELECT RAISE(ABORT, 'refused'); END"
+        other.execute(f"CREATE TRIGGER no_b AFTER INSERT ON lib_vectors WHEN new.id = 'b' {refuse}")
+    with pytest.raises(StoreError):
+        await store.upsert([Record("a", [0.0, 1.0]), Record("b", [1.0, 0.0])])
     assert await store.query([1.0, 0.0]) == before
     await store.close()
+
+
+def cached(rows: int) -> CachedNamespace:
+    namespace, vectors = CachedNamespace("dot", 2, 0), np.ones((rows, 2), np.float32)
+    names = [str(row) for row in range(rows)]
+    namespace.upsert(names, vectors, row_lengths(vectors), [(row, {}) for row in range(rows)])
+    return namespace
 
 
 async def test_the_masks_of_many_filters_are_not_all_kept() -> None:
@@ -139,7 +140,7 @@ def test_letting_go_of_what_was_found_first_takes_no_longer_the_more_there_is() 
             found.put(contents, row, ("text", "{}"))
         return process_time() - began
 
-    found, contents = FoundRows(1 << 25), RowIds(array("q"), array("q"))
+    found, contents = FoundRows(1 << 25), RowIds(array("q"), array("q"), FieldColumns(0))
     filling = took(0, 60_000)
     took(60_000, 120_000)
     assert found.get(contents, 0) is None

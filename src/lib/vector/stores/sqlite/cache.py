@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from sys import getsizeof
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lib.vector.exact.partition import Partition, Snapshot
-from lib.vector.exact.search import Selection, effort
+from lib.vector.exact.search import Selection, effort, nearest
 from lib.vector.filter import Filter
-from lib.vector.offload import copying, is_small
+from lib.vector.offload import copying
 from lib.vector.records import Metric
+from lib.vector.stores.sqlite.columns import FieldColumns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +39,15 @@ class QueryPlan:
     filter: Filter | None
     include_vectors: bool
 
-    def is_small(self, snapshot: Snapshot[RowIds], among: Selection) -> bool:
-        """Return True if the event loop may answer it."""
+    def effort(self, snapshot: Snapshot[RowIds], among: Selection) -> int:
+        """Return what it costs to answer it from memory, see `lib.vector.offload`."""
         floats = len(self.vector) if self.include_vectors else 0
-        copies = copying(min(self.k, among.count), floats)
-        return is_small(effort(snapshot.rows, among) + copies)
+        return effort(snapshot.rows, among) + copying(min(self.k, among.count), floats)
+
+    def search(self, snapshot: Snapshot[RowIds], among: Selection, metric: Metric) -> Near:
+        """Return the nearest of the rows that may be found."""
+        found = nearest(snapshot.rows, self.vector, self.k, metric=metric, among=among)
+        return Near(snapshot, found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,31 +67,36 @@ _numbers: Final = count()
 
 
 class RowIds:
-    """The columns beside each vector: its row in the file, and its count of terms.
+    """The columns beside each vector: its row in the file, its count of terms, its metadata.
 
     Attributes:
         number: tells these rows from those of all others.
+        lengths: the counts of terms, of the first rows; the others were not read yet.
+        columns: the metadata by field, of those fields that filters have named.
     """
 
-    def __init__(self, rids: array[int], lengths: array[int]) -> None:
-        """Keep two arrays of one length."""
+    def __init__(self, rids: array[int], lengths: array[int], columns: FieldColumns) -> None:
+        """Keep the rows in the file, with the counts of the first of them, and all columns."""
         self.rids: array[int] = rids
         self.lengths: array[int] = lengths
+        self.columns = columns
         self.number: int = next(_numbers)
 
-    def extend(self, items: Sequence[tuple[int, int]]) -> None:
-        """Append the pairs of the rows that follow."""
+    def extend(self, items: Sequence[tuple[int, Mapping[str, Any]]]) -> None:
+        """Append the rows that follow: their places in the file, and their metadata."""
         self.rids.extend(rid for rid, _ in items)
-        self.lengths.extend(length for _, length in items)
+        self.columns.extend([meta for _, meta in items])
 
     def bury(self, rows: Sequence[int]) -> None:
         """Do nothing: the snapshot tells which rows are alive."""
 
     def moved(self, kept: NDArray[np.intp]) -> RowIds:
-        """Return the pairs of these rows alone."""
+        """Return what stands beside these rows alone."""
+        counted = kept[: np.searchsorted(kept, len(self.lengths))]
         return RowIds(
             array("q", np.array(self.rids)[kept].tobytes()),
-            array("q", np.array(self.lengths)[kept].tobytes()),
+            array("q", np.array(self.lengths, np.int64)[counted].tobytes()),
+            self.columns.moved(kept),
         )
 
 
@@ -132,13 +142,16 @@ class CachedNamespace:
 
     Attributes:
         used: higher than that of those that were used before.
+        change: the number of the last change in the file that it shows.
+        round: when it was last found to show all, see `Database`.
     """
 
-    used = 0
+    used = change = round = 0
 
-    def __init__(self, metric: Metric, dimension: int) -> None:
+    def __init__(self, metric: Metric, dimension: int, most_column_bytes: int) -> None:
         """Start empty."""
-        self._partition = Partition(metric, dimension, RowIds(array("q"), array("q")))
+        contents = RowIds(array("q"), array("q"), FieldColumns(most_column_bytes))
+        self._partition = Partition(metric, dimension, contents)
         self._places: tuple[NDArray[np.int64], NDArray[np.intp]] | None = None
 
     @property
@@ -146,12 +159,24 @@ class CachedNamespace:
         """The content of the namespace."""
         return self._partition.snapshot
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its vectors and columns."""
+        return self.snapshot.rows.vectors.nbytes + self.snapshot.contents.columns.nbytes
+
+    def still_has(self, near: Near) -> bool:
+        """Return True if no row that was found has been replaced or deleted since."""
+        now = self.snapshot
+        if near.snapshot.contents is not now.contents:
+            return False  # the rows have moved
+        return bool((now.deaths[[row for row, _ in near.found]] > now.version).all())
+
     def upsert(
         self,
         ids: Sequence[str],
         vectors: NDArray[np.float32],
         lengths: NDArray[np.float64],
-        items: Sequence[tuple[int, int]],
+        items: Sequence[tuple[int, Mapping[str, Any]]],
     ) -> None:
         """Insert or replace rows, once the file has them."""
         self._partition.upsert(ids, vectors, lengths, items)
@@ -159,8 +184,20 @@ class CachedNamespace:
 
     def delete(self, ids: Sequence[str]) -> None:
         """Take rows out, once the file has lost them."""
-        rows = map(self._partition.row, ids)
-        self._partition.delete([row for row in rows if row is not None])
+        rows = [row for row in map(self._partition.row, ids) if row is not None]
+        if rows:
+            self._partition.delete(rows)
+            self._places = None
+
+    def reserve(self, rows: int) -> None:
+        """Make room for so many rows more."""
+        self._partition.reserve(rows)
+
+    def empty(self) -> None:
+        """Take out all rows, and keep what was learned from them about searching."""
+        mask, size = self.snapshot.living.mask, len(self.snapshot.rows.vectors)
+        self._partition.delete(range(size) if mask is None else np.flatnonzero(mask).tolist())
+        self.snapshot.contents.columns.clear()
         self._places = None
 
     def rows(self, rids: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
@@ -178,16 +215,79 @@ class CachedNamespace:
         there = cached[places] == rids
         return living[places[there]], there
 
-    def selected(self, filter: Filter | None, passing: Callable[[], Sequence[int]]) -> Selection:
-        """Return which rows pass a filter, by the row ids that the file gives; remembered."""
-        cached = remembered(self.snapshot, filter)
+
+class NamespaceReader:
+    """A namespace while it is read, some rows at a time; what changes meanwhile is not followed.
+
+    Attributes:
+        namespace: its name.
+        cached: what was read.
+        rids: all rows that there were at first.
+        read: how many of them were read.
+    """
+
+    read = 0
+
+    def __init__(self, namespace: str, cached: CachedNamespace, rids: list[int]) -> None:
+        """Start with the first row."""
+        self.namespace, self.cached, self.rids = namespace, cached, rids
+
+
+class Namespaces:
+    """The namespaces in memory: those used last, up to so many bytes, and always one.
+
+    One thread changes them; others may look meanwhile.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        """Start empty."""
+        self._most_bytes = most_bytes
+        self._cached: dict[str, CachedNamespace] = {}
+        self._bytes: dict[str, int] = {}
+        self._uses = count(1)
+
+    def __contains__(self, name: str) -> bool:
+        """Return True if a namespace is here."""
+        return name in self._cached
+
+    def get(self, name: str) -> CachedNamespace | None:
+        """Return a namespace, which counts as used, if it is here."""
+        cached = self._cached.get(name)
         if cached is not None:
-            return cached
-        mask = np.zeros(len(self.snapshot.rows.vectors), np.bool_)
-        mask[self.rows(np.array(passing(), np.int64))[0]] = True
-        return self.snapshot.remember(repr(filter), Selection.of(mask))
+            cached.used = next(self._uses)
+        return cached
+
+    def put(self, name: str, cached: CachedNamespace) -> None:
+        """Keep a namespace that is new or has grown, if it holds anything; let go of others."""
+        self.drop(name)
+        if not cached.snapshot.count:
+            return
+        cached.used = next(self._uses)
+        self._cached[name], self._bytes[name] = cached, cached.nbytes
+        held = sum(self._bytes.values())
+        while held > self._most_bytes and len(self._cached) > 1:
+            oldest = min(self._cached, key=lambda other: self._cached[other].used)
+            held -= self._bytes[oldest]
+            self.drop(oldest)
+
+    def drop(self, name: str) -> None:
+        """Let go of a namespace."""
+        self._cached.pop(name, None)
+        self._bytes.pop(name, None)
+
+    def clear(self) -> None:
+        """Let go of all."""
+        self._cached.clear()
+        self._bytes.clear()
 
 
-def remembered(snapshot: Snapshot[RowIds], filter: Filter | None) -> Selection | None:
-    """Return which rows pass a filter, if that is cached."""
-    return snapshot.living if filter is None else snapshot.selections.get(repr(filter))
+def selected(snapshot: Snapshot[RowIds], filter: Filter | None) -> Selection | None:
+    """Return which rows pass a filter; None if a column that it needs is not in memory."""
+    if filter is None:
+        return snapshot.living
+    columns, size = snapshot.contents.columns, len(snapshot.rows.vectors)
+    passing = columns.mask(filter, size, snapshot.version)
+    if passing is None:
+        return None
+    living = snapshot.living.mask
+    return Selection.of(passing if living is None else passing & living)

@@ -3,16 +3,16 @@
 The methods of a backend are coroutines that never wait: the store runs them in its thread.
 
 Vectors are searched in memory: a namespace is read with its first query, then follows this
-connection's own writes, and is dropped when another connection has written. Each
-transaction asks SQLite for that; the file's WAL index says so, too, where it can be read.
+connection's own writes, and those of others by the log of changes. Each transaction asks SQLite
+whether others have written, and so does the event loop, by a connection of its own
+(`ForeignWrites`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -29,15 +29,19 @@ from lib.vector.stores.sqlite import lexical
 from lib.vector.stores.sqlite.cache import (
     CachedNamespace,
     FoundRows,
+    NamespaceReader,
+    Namespaces,
     Near,
     QueryPlan,
     RowIds,
     Stored,
-    remembered,
+    selected,
 )
+from lib.vector.stores.sqlite.changes import Changes
+from lib.vector.stores.sqlite.columns import ColumnReader
 from lib.vector.stores.sqlite.filter import Condition, condition
+from lib.vector.stores.sqlite.foreign import ForeignWrites
 from lib.vector.stores.sqlite.schema import NAME, Table, open_table, typed_errors
-from lib.vector.stores.sqlite.walindex import file_header, let_go
 from lib.vector.text.analysis import query_words
 from lib.vector.text.coherence import coherence_for
 from lib.vector.text.fusion import Fusion, depth, fused_rows
@@ -50,7 +54,11 @@ _UPSERT = """
     ON CONFLICT (namespace, id)
     DO UPDATE SET meta = excluded.meta, text = excluded.text, vector = excluded.vector
 """
-_ALL = "SELECT rid, id, vector FROM [table] WHERE namespace = ? ORDER BY rid"
+_ALL = "SELECT json_group_array(rid) FROM [table] WHERE namespace = ?"  # from its index alone
+_ROWS = """
+    SELECT rid, id, vector FROM [table]
+    WHERE +namespace = ? AND rid IN (SELECT value FROM json_each(?))
+"""  # the plus keeps SQLite from reading the index of the namespace
 _SIZES = "SELECT id, sz FROM [table_fts_docsize] WHERE id IN (SELECT value FROM json_each(?))"
 _RIDS = """
     SELECT id, rid FROM [table] WHERE namespace = ? AND id IN (SELECT value FROM json_each(?))
@@ -59,15 +67,25 @@ _RECORDS = """
     SELECT id, vector, text, meta FROM [table]
     WHERE namespace = ? AND id IN (SELECT value FROM json_each(?))
 """
+_CHANGED = """
+    SELECT rid, id, vector, meta FROM [table]
+    WHERE namespace = ? AND id IN (SELECT value FROM json_each(?))
+"""
 _CHOSEN = _FOLLOWING = "SELECT id, vector, text, meta FROM [table] WHERE "
 _IN_ORDER = " AND id > ? ORDER BY id LIMIT ?"
 _FOUND = "SELECT rid, text, meta FROM [table] WHERE rid IN (SELECT value FROM json_each(?))"
 _DELETE = "DELETE FROM [table] WHERE rid IN (SELECT value FROM json_each(?))"
 _GONE = "SELECT rid, id FROM [table] WHERE "
-_PASSING = "SELECT rid FROM [table] WHERE "
+_METAS = """
+    SELECT json_group_array(rid), '[' || group_concat(meta) || ']' FROM [table]
+    WHERE rid IN (SELECT value FROM json_each(?))
+"""  # one row, since each one more may wait for the interpreter
 _COUNT = "SELECT count(*) FROM [table] WHERE "
 _READ_AT_ONCE = 2_000
-_FOUND_SHARE = 16  # what was found may take one byte for so many of vectors
+_METAS_AT_ONCE = 1_000
+_NOTHING = Selection(mask=None, count=0)
+_UNREAD: Mapping[str, Any] = {}
+_SHARE = 16  # what was found, and columns of metadata, may take one byte for so many of vectors
 _MERGE = "INSERT INTO [table_fts]([table_fts]) VALUES ('optimize')"
 _NAMESPACES = "SELECT DISTINCT namespace FROM [table]"
 
@@ -84,23 +102,25 @@ class Database:
         opened = open_table(table)
         self._table = table
         self._connection = opened.connection
+        self._changes = Changes(opened.connection, table, is_kept=opened.has_changes)
         self._no_hybrid = opened.no_hybrid
         self._stop_terms = frozenset[str]()
         if self._no_hybrid is None:
             self._stop_terms = lexical.stop_terms(self._connection)
-        self._cache_bytes = cache_bytes
-        self._cache: dict[str, CachedNamespace] = {}
-        self._uses = count(1)
-        self._found = FoundRows(cache_bytes // _FOUND_SHARE)
+        self._cache = Namespaces(cache_bytes)
+        self._column_bytes = cache_bytes // _SHARE
+        self._found = FoundRows(cache_bytes // _SHARE)
         self._version: int | None = None
-        self._header = file_header(table.path) if opened.writable else None
-        self._seen: bytes | None = None
+        self._round = 0  # counts how often others were found to have written
+        self._foreign = ForeignWrites(table.path) if opened.writable else None
+        self._seen: int | None = None
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connections."""
         self._cache.clear()
+        if self._foreign is not None:
+            self._foreign.close()
         self._connection.close()
-        let_go()
 
     def outdated(self) -> bool:
         """Return True if the file has changed and this connection will never see it."""
@@ -136,32 +156,27 @@ class Database:
             metas = map(_json, batch.metas)
             blobs = (row.tobytes() for row in batch.vectors.astype("<f4", copy=False))
             columns = zip(batch.ids, metas, batch.texts, blobs, strict=True)
+            cached = self._taken(namespace)
             self._connection.executemany(
                 self._table.named(_UPSERT), ((namespace, *values) for values in columns)
             )
-            cached = self._cache.pop(namespace, None)
-            items = self._items(namespace, batch.ids) if cached else []
+            items = self._items(namespace, batch) if cached else []
+            self._note(cached)
         if cached:
             cached.upsert(batch.ids, batch.vectors, batch.lengths, items)
-            self._cache[namespace] = cached
+            self._cache.put(namespace, cached)
+        self._look()
         return len(batch.ids)
 
-    def near(self, plan: QueryPlan) -> Near | None:
-        """Return the nearest rows, or None if that takes long or needs the file.
+    def current(self, namespace: str) -> Snapshot[RowIds] | None:
+        """Return what memory holds of a namespace, or None if the file may hold something else.
 
-        Never blocks: for the event loop, while no other call is under way.
+        Never blocks: for the event loop, while no write of this store is under way there.
         """
-        if self._header is None or self._header() != self._seen:
+        if self._foreign is None or self._seen is None or self._foreign.version() != self._seen:
             return None
-        cached = self._cache.get(plan.namespace)
-        if cached is None:
-            return None
-        snapshot = cached.snapshot
-        among = remembered(snapshot, plan.filter)
-        if among is None or not plan.is_small(snapshot, among):
-            return None
-        cached.used = next(self._uses)
-        return self._near(snapshot, plan, among)
+        cached = self._cache.get(namespace)
+        return None if cached is None or cached.round != self._round else cached.snapshot
 
     def cached_matches(self, plan: QueryPlan, near: Near) -> list[Match] | None:
         """Return the records of rows, or None if one was not found before; never blocks."""
@@ -209,14 +224,47 @@ class Database:
 
         Args:
             plan: the query.
-            near: what `near` returned for it: still right unless another connection has written.
+            near: what it has found a moment ago: right unless these rows have changed since.
         """
         with self._transaction():
             cached = self._namespace(plan.namespace)
-            if near is None or near.snapshot is not cached.snapshot:
+            if near is None or not cached.still_has(near):
                 among = self._selected(plan.namespace, cached, plan.filter)
-                near = self._near(cached.snapshot, plan, among)
+                near = plan.search(cached.snapshot, among, self._table.metric)
             return self._matches(near, include_vectors=plan.include_vectors)
+
+    async def look_up(
+        self, namespace: str, reader: NamespaceReader | None
+    ) -> Snapshot[RowIds] | NamespaceReader:
+        """Return what the file holds of a namespace, or what reads on, after some of its rows.
+
+        Args:
+            namespace: to read.
+            reader: what the last call returned; None for the first one.
+        """
+        with self._transaction():
+            cached = self._followed(namespace)
+            if cached is None:
+                reader = reader or self._reader(namespace, self._empty())
+                if self._read(reader):
+                    return reader
+                cached = reader.cached
+                self._follow(namespace, cached)
+                self._cache.put(namespace, cached)
+            return cached.snapshot
+
+    async def read_columns(
+        self, plan: QueryPlan, reader: ColumnReader | None
+    ) -> ColumnReader | None:
+        """Read some rows of the columns that a query needs; return what reads on, None at the end.
+
+        Args:
+            plan: the query.
+            reader: what the last call returned; None for the first one.
+        """
+        with self._transaction():
+            cached = self._namespace(plan.namespace)
+            return self._read_columns(plan.namespace, cached, plan.filter, reader)
 
     async def query_hybrid(
         self,
@@ -273,19 +321,23 @@ class Database:
     async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> int:
         """Delete the records that have one of the ids, and pass the filter; return their number."""
         with self._transaction(write=True):
-            where, parameters = _where(namespace, filter, ids)
-            gone = self._select(_GONE + where, *parameters)
+            cached = self._taken(namespace)
+            gone = self._gone(namespace, ids, filter, cached)
             self._select(_DELETE, _json([rid for rid, _ in gone]))
-            cached = self._cache.pop(namespace, None)
+            self._note(cached)
         if cached and len(gone) < cached.snapshot.count:
             cached.delete([name for _, name in gone])
-            self._cache[namespace] = cached
+            self._cache.put(namespace, cached)
+        self._look()
         return len(gone)
 
     async def count(self, namespace: str, filter: Filter | None) -> int:
         """Return how many records pass the filter."""
-        where, parameters = _where(namespace, filter, None)
         with self._transaction():
+            cached = self._followed(namespace)
+            if cached is not None:
+                return self._selected(namespace, cached, filter).count
+            where, parameters = _where(namespace, filter, None)
             ((count,),) = self._select(_COUNT + where, *parameters)
         return count
 
@@ -302,10 +354,12 @@ class Database:
         that were split keep copies of what has moved, whatever `secure_delete` says.
         Source: https://www.sqlite.org/fts5.html, section 6.9; https://www.sqlite.org/wal.html.
         """
+        self._cache.clear()
         self._found.clear()
         with typed_errors(self._table.label):
-            if self._no_hybrid is None:
-                with sqlite.transaction(self._connection):
+            with sqlite.transaction(self._connection):
+                self._changes.forget()
+                if self._no_hybrid is None:
                     self._select(_MERGE)
             self._connection.execute("VACUUM")
             (busy, *_) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -317,16 +371,14 @@ class Database:
     @contextmanager
     def _transaction(self, *, write: bool = False) -> Generator[None]:
         """See one state of the file, the cache included."""
-        before = self._header() if self._header else None
+        before = None if self._foreign is None else self._foreign.version()
         with (
             typed_errors(self._table.label),
             sqlite.transaction(self._connection, write=write),
         ):
             (version,) = self._connection.execute("PRAGMA data_version").fetchone()
             if version != self._version:
-                self._cache.clear()
-                self._found.clear()
-                self._version = version
+                self._version, self._round = version, self._round + 1
             self._seen = before
             yield
 
@@ -338,61 +390,160 @@ class Database:
         self, cached: CachedNamespace, text: str, among: Selection, limit: int
     ) -> list[tuple[int, float]]:
         """Return the rows whose texts are most relevant to the words of `text`, best first."""
+        self._read_lengths(cached.snapshot.contents)
         terms = lexical.terms(self._connection, query_words(text))
         kept = {term: count for term, count in terms.items() if term not in self._stop_terms}
         return lexical.ranked(self._connection, cached, kept, among, limit)
 
+    def _look(self) -> None:
+        """Follow the file once more, after a write: its own commit is no news to the next query."""
+        with self._transaction():
+            pass
+
     def _select(self, sql: str, *parameters: object) -> list[Any]:
         return self._connection.execute(self._table.named(sql), parameters).fetchall()
-
-    def _passing(self, namespace: str, filter: Filter | None) -> list[int]:
-        """Return the row ids of the records that pass the filter."""
-        where, parameters = _where(namespace, filter, None)
-        return [rid for (rid,) in self._select(_PASSING + where, *parameters)]
 
     def _selected(
         self, namespace: str, cached: CachedNamespace, filter: Filter | None
     ) -> Selection:
         """Return which rows may be found."""
-        return cached.selected(filter, lambda: self._passing(namespace, filter))
+        reader = self._read_columns(namespace, cached, filter, None)
+        while reader is not None:
+            reader = self._read_columns(namespace, cached, filter, reader)
+        return selected(cached.snapshot, filter) or _NOTHING
+
+    def _read_columns(
+        self,
+        namespace: str,
+        cached: CachedNamespace,
+        filter: Filter | None,
+        reader: ColumnReader | None,
+    ) -> ColumnReader | None:
+        """Read some rows of the columns that a filter needs; see `read_columns`."""
+        contents, version = cached.snapshot.contents, cached.snapshot.version
+        if reader is None or reader.columns is not contents.columns:
+            reader = contents.columns.reader(filter)
+        if reader is None:
+            return None
+        reader.extend(self._metas(contents.rids[reader.row : reader.row + _METAS_AT_ONCE].tolist()))
+        if reader.row < len(contents.rids):
+            return reader
+        reader.finish(version)
+        self._cache.put(namespace, cached)
+        return None
+
+    def _metas(self, rids: list[int]) -> list[dict[str, Any]]:
+        """Return the metadata of rows; of those that are no longer there, none."""
+        ((found, metas),) = self._select(_METAS, _json(rids))
+        there = dict(zip(json.loads(found), self._json(metas or "[]"), strict=True))
+        return [there.get(rid, {}) for rid in rids]
+
+    def _gone(
+        self,
+        namespace: str,
+        ids: list[str] | None,
+        filter: Filter | None,
+        cached: CachedNamespace | None,
+    ) -> list[tuple[int, str]]:
+        """Return the row and the id of the records to be deleted."""
+        if cached is None or filter is None:
+            where, parameters = _where(namespace, filter, ids)
+            return self._select(_GONE + where, *parameters)
+        rows, rids = cached.snapshot.rows, cached.snapshot.contents.rids
+        mask = self._selected(namespace, cached, filter).mask
+        passing = range(len(rids)) if mask is None else np.flatnonzero(mask).tolist()
+        wanted = None if ids is None else set(ids)
+        return [
+            (rids[row], rows.ids[row])
+            for row in passing
+            if wanted is None or rows.ids[row] in wanted
+        ]
 
     def _namespace(self, namespace: str) -> CachedNamespace:
-        """Return a namespace from memory, or from the file; the last used ones are kept."""
-        cached = self._cache.pop(namespace, None) or self._read(namespace)
-        cached.used = next(self._uses)
-        used = cached.snapshot.rows.vectors.nbytes
-        held = sum(other.snapshot.rows.vectors.nbytes for other in self._cache.values())
-        while self._cache and held + used > self._cache_bytes:
-            oldest = self._cache.pop(min(self._cache, key=lambda name: self._cache[name].used))
-            held -= oldest.snapshot.rows.vectors.nbytes
-        if cached.snapshot.count:
-            self._cache[namespace] = cached
+        """Return a namespace from memory, or from the file."""
+        cached = self._followed(namespace)
+        if cached is None:
+            cached = self._empty()
+            self._read_all(namespace, cached)
+            self._cache.put(namespace, cached)
         return cached
 
-    def _read(self, namespace: str) -> CachedNamespace:
-        cached = CachedNamespace(self._table.metric, self._table.dimension)
-        cursor = self._connection.execute(self._table.named(_ALL), (namespace,))
-        while rows := cursor.fetchmany(_READ_AT_ONCE):
-            matrix = self._matrix([blob for _, _, blob in rows])
-            items = self._sized([rid for rid, _, _ in rows])
-            cached.upsert([name for _, name, _ in rows], matrix, row_lengths(matrix), items)
+    def _empty(self) -> CachedNamespace:
+        return CachedNamespace(self._table.metric, self._table.dimension, self._column_bytes)
+
+    def _followed(self, namespace: str) -> CachedNamespace | None:
+        """Return a namespace if memory holds it, with what others have written to it."""
+        cached = self._cache.get(namespace)
+        if cached is not None and cached.round != self._round:
+            self._cache.drop(namespace)
+            self._follow(namespace, cached)
+            self._cache.put(namespace, cached)
         return cached
 
-    def _items(self, namespace: str, ids: list[str]) -> list[tuple[int, int]]:
-        rid_of = dict(self._select(_RIDS, namespace, _json(ids)))
-        return self._sized([rid_of[name] for name in ids])
+    def _taken(self, namespace: str) -> CachedNamespace | None:
+        """Return a namespace that will be written to; put it back once it was."""
+        cached = self._followed(namespace)
+        self._cache.drop(namespace)
+        return cached
 
-    def _sized(self, rids: list[int]) -> list[tuple[int, int]]:
-        """Return the row ids, each with the number of terms that its text has."""
-        if self._no_hybrid is not None:
-            return [(rid, 0) for rid in rids]
-        stored = dict(self._select(_SIZES, _json(rids)))
-        return [(rid, lexical.size(stored.get(rid))) for rid in rids]
+    def _note(self, cached: CachedNamespace | None) -> None:
+        """Keep the log of changes short; a namespace in memory knows all of it."""
+        if cached:
+            cached.change = self._changes.last()
+        self._changes.trim()
 
-    def _near(self, snapshot: Snapshot[RowIds], plan: QueryPlan, among: Selection) -> Near:
-        metric = self._table.metric
-        found = nearest(snapshot.rows, plan.vector, plan.k, metric=metric, among=among)
-        return Near(snapshot, found)
+    def _follow(self, namespace: str, cached: CachedNamespace) -> None:
+        """Do in memory what others have done in the file."""
+        changed = self._changes.since(cached.change, namespace)
+        if changed is None:
+            cached.empty()
+            self._read_all(namespace, cached)
+            return
+        rows = self._select(_CHANGED, namespace, _json(changed)) if changed else []
+        there = {name for _, name, _, _ in rows}
+        cached.delete([name for name in changed if name not in there])
+        if rows:
+            items = [(rid, self._json(meta)) for rid, _, _, meta in rows]
+            matrix = self._matrix([blob for _, _, blob, _ in rows])
+            cached.upsert([name for _, name, _, _ in rows], matrix, row_lengths(matrix), items)
+        cached.change, cached.round = self._changes.last(), self._round
+
+    def _read_all(self, namespace: str, cached: CachedNamespace) -> None:
+        """Read all rows of a namespace that is empty in memory."""
+        reader = self._reader(namespace, cached)
+        while self._read(reader):
+            pass
+        cached.round = self._round
+
+    def _reader(self, namespace: str, cached: CachedNamespace) -> NamespaceReader:
+        """Return what reads the rows that there are now; changes from now on are to be followed."""
+        cached.change = self._changes.last()
+        ((listed,),) = self._select(_ALL, namespace)
+        rids = sorted(json.loads(listed))  # the order in which the file has the rows
+        cached.reserve(len(rids))
+        return NamespaceReader(namespace, cached, rids)
+
+    def _read(self, reader: NamespaceReader) -> bool:
+        """Read some rows; return True if more follow."""
+        some = reader.rids[reader.read : reader.read + _READ_AT_ONCE]
+        rows = self._select(_ROWS, reader.namespace, _json(some))
+        matrix = self._matrix([blob for _, _, blob in rows])
+        items = [(rid, _UNREAD) for rid, _, _ in rows]
+        reader.cached.upsert([name for _, name, _ in rows], matrix, row_lengths(matrix), items)
+        reader.read += len(some)
+        return reader.read < len(reader.rids)
+
+    def _items(self, namespace: str, batch: Batch) -> list[tuple[int, Mapping[str, Any]]]:
+        rid_of = dict(self._select(_RIDS, namespace, _json(batch.ids)))
+        return [(rid_of[name], meta) for name, meta in zip(batch.ids, batch.metas, strict=True)]
+
+    def _read_lengths(self, contents: RowIds) -> None:
+        """Read how many terms the texts have, of rows that were not searched by words before."""
+        rids, lengths = contents.rids, contents.lengths
+        while len(lengths) < len(rids):
+            some = rids[len(lengths) : len(lengths) + _READ_AT_ONCE].tolist()
+            stored = dict(self._select(_SIZES, _json(some)))
+            lengths.extend(lexical.size(stored.get(rid)) for rid in some)
 
     def _matches(self, near: Near, *, include_vectors: bool = False) -> list[Match]:
         contents, beside, rest = near.snapshot.contents, dict[int, Stored](), dict[int, int]()
@@ -413,12 +564,12 @@ class Database:
         for row, score in near.found:
             text, meta = beside[row]
             vector = rows.vectors[row].tolist() if include_vectors else None
-            made.append(Match(rows.ids[row], score, text, self._meta(meta), vector))
+            made.append(Match(rows.ids[row], score, text, self._json(meta), vector))
         return made
 
     def _record(self, row: Any) -> Record:
         name, blob, text, meta = row
-        return Record(name, self._matrix([blob])[0].tolist(), text, self._meta(meta))
+        return Record(name, self._matrix([blob])[0].tolist(), text, self._json(meta))
 
     def _matrix(self, blobs: list[bytes]) -> NDArray[np.float32]:
         if any(len(blob) != 4 * self._table.dimension for blob in blobs):
@@ -426,7 +577,7 @@ class Database:
         vectors = np.frombuffer(b"".join(blobs), "<f4").astype(np.float32, copy=False)
         return vectors.reshape(-1, self._table.dimension)
 
-    def _meta(self, text: str) -> dict[str, Any]:
+    def _json(self, text: str) -> Any:
         try:
             return json.loads(text)
         except ValueError as error:

@@ -73,6 +73,29 @@ _QUERY_TABLES: Final = (
 _STORED: Final = (
     "CREATE VIRTUAL TABLE temp.stored_terms USING fts5vocab(main, [table_fts], instance)"
 )
+# The log of changes, see `stores.sqlite.changes`. The index leads to a namespace's own entries:
+# those of others cost nothing. The log is never empty, so that its numbers only grow.
+_CHANGES: Final = (
+    """CREATE TABLE [table_changes] (
+        number INTEGER PRIMARY KEY,
+        namespace TEXT NOT NULL,
+        id TEXT NOT NULL
+    )""",
+    "CREATE INDEX [table_changes_namespace] ON [table_changes] (namespace, number)",
+    "INSERT INTO [table_changes] (namespace, id) VALUES ('', '')",
+    """CREATE TRIGGER [table_changes_insert] AFTER INSERT ON [table] BEGIN
+        INSERT INTO [table_changes] (namespace, id) VALUES (new.namespace, new.id);
+    END""",
+    """CREATE TRIGGER [table_changes_update] AFTER UPDATE ON [table] BEGIN
+        INSERT INTO [table_changes] (namespace, id) VALUES (new.namespace, new.id);
+    END""",
+    """CREATE TRIGGER [table_changes_rename] AFTER UPDATE OF namespace, id ON [table] BEGIN
+        INSERT INTO [table_changes] (namespace, id) VALUES (old.namespace, old.id);
+    END""",
+    """CREATE TRIGGER [table_changes_delete] AFTER DELETE ON [table] BEGIN
+        INSERT INTO [table_changes] (namespace, id) VALUES (old.namespace, old.id);
+    END""",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,11 +138,13 @@ class Opened:
         connection: in no transaction.
         no_hybrid: why there is no full-text search; None if there is.
         writable: True if it may write.
+        has_changes: True if it has a log of changes.
     """
 
     connection: sqlite3.Connection
     no_hybrid: str | None
     writable: bool
+    has_changes: bool
 
 
 @contextmanager
@@ -168,8 +193,20 @@ def _opened(connection: sqlite3.Connection, table: Table, *, write: bool) -> Ope
             sqlite.use_write_ahead_log(connection)
         _ensure(connection, table, _is_made, _make, write=write)
         no_hybrid = _full_text(connection, table, write=write)
+        has_changes = _changes(connection, table, write=write)
         held.pop_all()
-        return Opened(connection=connection, no_hybrid=no_hybrid, writable=write)
+        return Opened(
+            connection=connection, no_hybrid=no_hybrid, writable=write, has_changes=has_changes
+        )
+
+
+def _changes(connection: sqlite3.Connection, table: Table, *, write: bool) -> bool:
+    """Make the log of changes if need be; return True if there is one."""
+    try:
+        _ensure(connection, table, _is_logged, _log, write=write)
+    except StoreReadOnly:  # of an older release, and cannot be written now
+        return False
+    return True
 
 
 def _full_text(connection: sqlite3.Connection, table: Table, *, write: bool) -> str | None:
@@ -279,6 +316,15 @@ def _is_indexed(connection: sqlite3.Connection, table: Table) -> bool:
 
 def _index(connection: sqlite3.Connection, table: Table) -> None:
     for statement in _FULL_TEXT:
+        connection.execute(table.named(statement))
+
+
+def _is_logged(connection: sqlite3.Connection, table: Table) -> bool:
+    return _exists(connection, table.named("<table>_changes"))
+
+
+def _log(connection: sqlite3.Connection, table: Table) -> None:
+    for statement in _CHANGES:
         connection.execute(table.named(statement))
 
 

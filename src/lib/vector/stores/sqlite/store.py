@@ -1,6 +1,8 @@
-"""`SQLiteVectorStore`: runs its calls in the one thread of its file.
+"""`SQLiteVectorStore`: runs its calls in the one thread of its file, and searches beside it.
 
-A small query of which memory holds everything is answered on the event loop: see `_from_memory`.
+A query waits for the writes to its namespace that were called before it. Then it searches what
+memory holds, small searches on the event loop, unless others have written to the file. The thread
+reads what memory lacks: namespaces, columns of metadata, and the records that were found.
 """
 
 from __future__ import annotations
@@ -8,19 +10,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from os import PathLike, fspath
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lib._util.turns import turn
 from lib.errors import StoreError
 from lib.vector.backend import HybridBackedStore
 from lib.vector.contract import CAPABILITIES, Capability
+from lib.vector.exact.partition import Snapshot
+from lib.vector.exact.search import Selection
 from lib.vector.filter import Filter
-from lib.vector.offload import finished
+from lib.vector.offload import finished, offload
 from lib.vector.records import Layout, Match, Metric
-from lib.vector.stores.sqlite.cache import Near, QueryPlan
+from lib.vector.stores.sqlite.cache import NamespaceReader, Near, QueryPlan, RowIds, selected
+from lib.vector.stores.sqlite.columns import ColumnReader
 from lib.vector.stores.sqlite.database import Database
 from lib.vector.stores.sqlite.schema import NAME, Table, existing_layout
 from lib.vector.validate import checked_dimension
@@ -29,14 +37,15 @@ T = TypeVar("T")
 
 _CACHE_BYTES = 1 << 30
 _ATTEMPTS = 5
+_ROW_EFFORT: Final = 4  # of deciding on a row, see `offload`
 
 
 class SQLiteVectorStore(HybridBackedStore[Database]):
     """Records in one table of an SQLite file, which several processes may share.
 
-    Search is exact; filters run in SQL. The vectors of the namespaces in use are kept in memory
-    and read again when another connection has written. Calls run in turn, in one thread.
-    A file that cannot be written can be searched; writing raises `StoreReadOnly`.
+    Search is exact. The vectors of the namespaces in use are kept in memory, and so is, column by
+    column, the metadata that filters name; they are read again when another connection has
+    written. A file that cannot be written can be searched; writing raises `StoreReadOnly`.
     """
 
     capabilities: ClassVar[frozenset[Capability]] = frozenset(CAPABILITIES)
@@ -57,9 +66,10 @@ class SQLiteVectorStore(HybridBackedStore[Database]):
             dimension: of every vector.
             metric: how nearness is measured.
             table: letters, digits and underscores; other tables begin with it.
-            cache_bytes: how much memory vectors may take before the namespaces that were used
-                longest ago are let go; the one being searched is always held. The texts and
-                metadata that were found last may take a sixteenth as much.
+            cache_bytes: how much memory vectors and metadata may take before the namespaces that
+                were used longest ago are let go; the one being searched is always held. Its
+                columns of metadata may take a sixteenth as much, and so may the texts and
+                metadata that were found last.
 
         Raises:
             ValueError: the dimension is not positive, the metric unknown or the table no name.
@@ -74,7 +84,8 @@ class SQLiteVectorStore(HybridBackedStore[Database]):
         self._cache_bytes = cache_bytes
         self._database: Database | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=NAME)
-        self._calls = set[Future[Any]]()
+        self._writes: dict[str, Future[Any]] = {}  # the last one of each namespace
+        self._locks = WeakValueDictionary[tuple[str, str], asyncio.Lock]()
 
     async def setup(self) -> None:
         """Open the file, created with its tables if need be; safe to repeat.
@@ -124,28 +135,70 @@ class SQLiteVectorStore(HybridBackedStore[Database]):
         plan = QueryPlan(
             namespace=namespace, vector=query, k=k, filter=filter, include_vectors=include_vectors
         )
-        near, found = self._from_memory(plan)
-        if found is not None:
+        with self._closing:
+            near, found = await self._from_memory(plan)
+            if found is not None:
+                return found
+            return await self._in_thread(lambda database: database.nearest(plan, near))
+
+    async def _from_memory(self, plan: QueryPlan) -> tuple[Near | None, list[Match] | None]:
+        """Return the nearest rows and their records; None for what has to be read from the file."""
+        for _ in range(_ATTEMPTS):
+            snapshot = self._current(plan.namespace)
+            if snapshot is None:
+                snapshot = await self._look_up(plan.namespace)
+                await turn()  # one write may have kept many queries waiting
+            cost = len(snapshot.rows.vectors) * _ROW_EFFORT
+            among = await offload(cost, partial(selected, snapshot, plan.filter))
+            if among is not None:
+                answer = partial(self._answer, plan, snapshot, among)
+                return await offload(plan.effort(snapshot, among), answer)
+            await self._read_columns(plan)
+        return None, None  # others write all the while
+
+    def _answer(
+        self, plan: QueryPlan, snapshot: Snapshot[RowIds], among: Selection
+    ) -> tuple[Near, list[Match] | None]:
+        near, database = plan.search(snapshot, among, self._metric), self._database
+        return near, None if database is None else database.cached_matches(plan, near)
+
+    def _current(self, namespace: str) -> Snapshot[RowIds] | None:
+        """Return what memory holds of a namespace, if that is what the file holds, too."""
+        write = self._writes.get(namespace)
+        if self._database is None or not (write is None or write.done()):
+            return None
+        return self._database.current(namespace)
+
+    async def _look_up(self, namespace: str) -> Snapshot[RowIds]:
+        """Read a namespace, or what others have written to it, unless another call just has."""
+        async with self._locks.setdefault(("rows", namespace), asyncio.Lock()):
+            found = self._current(namespace)
+            while not isinstance(found, Snapshot):
+                found = await self._in_thread(partial(_look_up_on, namespace, found))
             return found
-        return await self._run(lambda database: database.nearest(plan, near))
 
-    def _from_memory(self, plan: QueryPlan) -> tuple[Near | None, list[Match] | None]:
-        """Return, without waiting, what memory holds: the nearest rows, and their records.
+    async def _read_columns(self, plan: QueryPlan) -> None:
+        """Read the columns that a filter needs; other calls have their turns meanwhile."""
+        async with self._locks.setdefault(("columns", plan.namespace), asyncio.Lock()):
+            reader = await self._in_thread(lambda database: database.read_columns(plan, None))
+            while reader is not None:
+                reader = await self._in_thread(partial(_read_on, plan, reader))
 
-        None while other calls are in flight: they were first, and may write.
-        """
-        self._closing.check_open()
-        if self._calls or self._database is None:
-            return None, None
-        near = self._database.near(plan)
-        return near, None if near is None else self._database.cached_matches(plan, near)
+    async def _write(self, namespace: str, work: Callable[[Database], Coroutine[Any, Any, T]]) -> T:
+        with self._closing:
+            call = self._writes[namespace] = self._thread.submit(self._retried, work)
+            try:
+                return await asyncio.wrap_future(call)
+            finally:
+                if self._writes[namespace] is call and call.done():
+                    del self._writes[namespace]
 
     async def _run(self, work: Callable[[Database], Coroutine[Any, Any, T]]) -> T:
         with self._closing:
-            call = self._thread.submit(self._retried, work)
-            self._calls.add(call)
-            call.add_done_callback(self._calls.discard)
-            return await asyncio.wrap_future(call)
+            return await self._in_thread(work)
+
+    async def _in_thread(self, work: Callable[[Database], Coroutine[Any, Any, T]]) -> T:
+        return await asyncio.wrap_future(self._thread.submit(self._retried, work))
 
     def _retried(self, work: Callable[[Database], Coroutine[Any, Any, T]]) -> T:
         """Do the work; again if the file has changed under a connection that cannot see it."""
@@ -179,3 +232,15 @@ class SQLiteVectorStore(HybridBackedStore[Database]):
         # In the thread, after what cancelled calls have left there.
         await asyncio.get_running_loop().run_in_executor(self._thread, self._disconnect)
         self._thread.shutdown(wait=False)
+
+
+def _look_up_on(
+    namespace: str, reader: NamespaceReader | None, database: Database
+) -> Coroutine[Any, Any, Snapshot[RowIds] | NamespaceReader]:
+    return database.look_up(namespace, reader)
+
+
+def _read_on(
+    plan: QueryPlan, reader: ColumnReader, database: Database
+) -> Coroutine[Any, Any, ColumnReader | None]:
+    return database.read_columns(plan, reader)

@@ -1,0 +1,117 @@
+"""Metadata of one namespace in memory: a column for each field that a filter has named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib.vector.filter import Filter
+from lib.vector.filter.columns import Column, Mask, fields, mask
+
+_uses: Final = count(1)
+
+
+class _Stored:
+    """A column, as of which write its rows were read, and when it was used last."""
+
+    def __init__(self, column: Column, since: int, used: int) -> None:
+        self.column, self.since, self.used = column, since, used
+
+
+class FieldColumns:
+    """Columns that were read from the file once and follow the writes, bounded in bytes.
+
+    The thread of the file changes them; others may read meanwhile.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        """Start without columns; keep about so many bytes at most, and those used last."""
+        self._most_bytes = most_bytes
+        self._stored: dict[str, _Stored] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that they take, about."""
+        return sum(stored.column.nbytes for stored in self._stored.values())
+
+    def reader(self, filter: Filter | None) -> ColumnReader | None:
+        """Return what reads the columns that a filter needs and that are not here."""
+        missing = set[str]() if filter is None else fields(filter).difference(self._stored)
+        return ColumnReader(self, missing) if missing else None
+
+    def mask(self, filter: Filter, n: int, version: int) -> Mask | None:
+        """Return for each of the first n rows whether it passes; None if a column is missing.
+
+        Args:
+            filter: what the rows have to pass.
+            n: how many rows there are.
+            version: the number of the last write that they show: a column that was read later
+                lacks the values of rows that have died since.
+        """
+        columns = dict[str, Column]()
+        for field in fields(filter):
+            stored = self._stored.get(field)
+            if stored is None or stored.since > version:
+                return None
+            stored.used = next(_uses)
+            columns[field] = stored.column
+        return mask(filter, columns, n)
+
+    def put(self, columns: Mapping[str, Column], version: int) -> None:
+        """Keep columns with the values of all rows that live after a write."""
+        for field, column in columns.items():
+            self._stored[field] = _Stored(column, version, next(_uses))
+        self._shrink(len(columns))
+
+    def extend(self, metas: Sequence[Mapping[str, Any]]) -> None:
+        """Append the metadata of the rows that follow."""
+        for field, stored in self._stored.items():
+            stored.column.extend([meta.get(field) for meta in metas])
+        self._shrink(1)
+
+    def moved(self, kept: NDArray[np.intp]) -> FieldColumns:
+        """Return the columns of these rows alone, in their order."""
+        moved = FieldColumns(self._most_bytes)
+        moved._stored = {
+            field: _Stored(stored.column.moved(kept), stored.since, stored.used)
+            for field, stored in self._stored.items()
+        }
+        return moved
+
+    def clear(self) -> None:
+        """Let go of all columns."""
+        self._stored.clear()
+
+    def _shrink(self, least: int) -> None:
+        """Let go of what was used longest ago, but for so many columns."""
+        while len(self._stored) > least and self.nbytes > self._most_bytes:
+            del self._stored[min(self._stored, key=lambda field: self._stored[field].used)]
+
+
+class ColumnReader:
+    """The columns of fields while they are read, some rows at a time."""
+
+    def __init__(self, columns: FieldColumns, missing: set[str]) -> None:
+        """Start with the first row.
+
+        Args:
+            columns: where they are missing; other rows have other ones.
+            missing: the fields.
+        """
+        self.columns = columns
+        self.row = 0
+        self._read = {field: Column() for field in missing}
+
+    def extend(self, metas: Sequence[Mapping[str, Any]]) -> None:
+        """Take the metadata of the next rows."""
+        self.row += len(metas)
+        for field, column in self._read.items():
+            column.extend([meta.get(field) for meta in metas])
+
+    def finish(self, version: int) -> None:
+        """Put the columns where they are missing: they hold all rows that live after a write."""
+        self.columns.put(self._read, version)
