@@ -28,6 +28,7 @@ settings.register_profile(
     max_examples=50,
     suppress_health_check=[HealthCheck.too_slow],
 )
+settings.register_profile("quick", parent=settings.get_profile("ci"), max_examples=10)
 settings.register_profile("deep", parent=settings.get_profile("ci"), max_examples=2_000)
 settings.load_profile("deep" if os.environ.get("LIB_TEST_LONG") else "ci")
 

@@ -36,7 +36,7 @@ from servers import postgres, redis
 
 @dataclass
 class Place:
-    """The places of the logs and the ledger of a case.
+    """Where the logs and the ledger of a case are.
 
     Attributes:
         url: of the server, if there is one.
@@ -147,17 +147,17 @@ def _redis_breaker(place: Place) -> tuple[Breaker, Path, str]:
 
 STORES = {
     "memory": StoreKind(open=_memory, survives=False, every={"go": 1, "delegate": 1, "session": 4}),
-    "sqlite": StoreKind(open=_sqlite, every={"go": 6, "delegate": 6, "session": 30}),
+    "sqlite": StoreKind(open=_sqlite, every={"go": 12, "delegate": 12, "session": 60}),
     "postgres": StoreKind(
         open=_postgres,
-        every={"go": 8, "delegate": 8, "session": 40},
+        every={"go": 24, "delegate": 24, "session": 120},
         start=postgres.url,
         empty=_empty_postgres,
         breaker=_postgres_breaker,
     ),
     "redis": StoreKind(
         open=_redis,
-        every={"go": 8, "delegate": 8, "session": 40},
+        every={"go": 24, "delegate": 24, "session": 120},
         start=redis.url,
         breaker=_redis_breaker,
     ),
