@@ -36,7 +36,7 @@ from servers import postgres, redis
 
 @dataclass
 class Place:
-    """Where the logs and the ledger of a case are.
+    """The places of the logs and the ledger of a case.
 
     Attributes:
         url: of the server, if there is one.
