@@ -82,7 +82,7 @@ class EmbeddingIndex:
         self.namespace = namespace
         self.max_overfetch = max_overfetch
         self.hybrid: Hybrid = _checked_hybrid(hybrid)
-        self.fusion = fusion_of(fusion)
+        self.fusion: Fusion = fusion_of(fusion)
 
     async def add(self, docs: Iterable[Doc], *, batch_size: int = 256) -> None:
         """Embed the documents and store them, each replacing what its id held.

@@ -60,7 +60,8 @@ class View:
         if metric == "cosine":
             wide /= math.sqrt(wide @ wide)
         self.metric: Metric = metric
-        self.constant = self._product = 0.0
+        self.constant: float = 0.0
+        self._product = 0.0
         self.vector: Wide = wide
         if centre is not None and metric == "dot":
             self.constant = float(centre @ wide)

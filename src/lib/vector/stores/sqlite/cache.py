@@ -226,11 +226,13 @@ class NamespaceReader:
         read: how many of them were read.
     """
 
-    read = 0
+    read: int = 0
 
     def __init__(self, namespace: str, cached: CachedNamespace, rids: list[int]) -> None:
         """Start with the first row."""
-        self.namespace, self.cached, self.rids = namespace, cached, rids
+        self.namespace: str = namespace
+        self.cached: CachedNamespace = cached
+        self.rids: list[int] = rids
 
 
 class Namespaces:

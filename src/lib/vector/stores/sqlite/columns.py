@@ -102,8 +102,8 @@ class ColumnReader:
             columns: where they are missing; other rows have other ones.
             missing: the fields.
         """
-        self.columns = columns
-        self.row = 0
+        self.columns: FieldColumns = columns
+        self.row: int = 0
         self._read = {field: Column() for field in missing}
 
     def extend(self, metas: Sequence[Mapping[str, Any]]) -> None:
