@@ -150,14 +150,14 @@ STORES = {
     "sqlite": StoreKind(open=_sqlite, every={"go": 12, "delegate": 12, "session": 60}),
     "postgres": StoreKind(
         open=_postgres,
-        every={"go": 24, "delegate": 24, "session": 120},
+        every={"go": 16, "delegate": 16, "session": 80},
         start=postgres.url,
         empty=_empty_postgres,
         breaker=_postgres_breaker,
     ),
     "redis": StoreKind(
         open=_redis,
-        every={"go": 24, "delegate": 24, "session": 120},
+        every={"go": 16, "delegate": 16, "session": 80},
         start=redis.url,
         breaker=_redis_breaker,
     ),

@@ -154,8 +154,9 @@ class Column:
         """Return which rows have one of the codes."""
         if len(accepted) == 1:
             return self._codes[:n] == accepted[0]
+        codes = np.asarray(accepted, np.intp)  # first: a writer may add codes meanwhile
         table = np.zeros(len(self._code_of), np.bool_)
-        table[np.asarray(accepted, np.intp)] = True
+        table[codes] = True
         return np.take(table, self._codes[:n], mode="clip")
 
     def _new_code(self, key: Hashable) -> int:

@@ -22,13 +22,13 @@ def column(*values: object) -> Column:
 def test_columns_used_longest_ago_are_let_go_but_not_those_just_read() -> None:
     columns = FieldColumns(column("a", "b").nbytes * 2)
     for field in "xyx":
-        columns.put({field: column("a", "b")}, 0)
+        columns.put({field: column("a", "b")}, 0, {field})
     assert columns.mask(F("x") == "a", 2, 0) is not None
-    columns.put({"z": column("a", "b")}, 0)
+    columns.put({"z": column("a", "b")}, 0, {"z"})
     assert columns.mask(F("y") == "a", 2, 0) is None
     assert columns.mask((F("x") == "a") & (F("z") == "a"), 2, 0) is not None
     little = FieldColumns(0)
-    little.put({"x": column("a"), "y": column("b")}, 0)
+    little.put({"x": column("a"), "y": column("b")}, 0, {"x", "y"})
     assert little.mask((F("x") == "a") & (F("y") == "b"), 1, 0) is not None
     little.extend([{"x": "c"}])
     assert little.mask((F("x") == "a") & (F("y") == "b"), 1, 0) is None
@@ -36,7 +36,7 @@ def test_columns_used_longest_ago_are_let_go_but_not_those_just_read() -> None:
 
 def test_a_column_shows_nothing_to_those_that_began_before_it_was_read() -> None:
     columns = FieldColumns(1 << 20)
-    columns.put({"x": column(None, "new")}, 3)
+    columns.put({"x": column(None, "new")}, 3, {"x"})
     assert columns.mask(F("x") == "old", 1, 2) is None
     assert columns.mask(F("x") == "old", 2, 3) is not None
     moved = columns.moved(np.array([1]))

@@ -224,15 +224,19 @@ class NamespaceReader:
         cached: what was read.
         rids: all rows that there were at first.
         read: how many of them were read.
+        state: of the database when it began; in another one the rows are others.
     """
 
     read: int = 0
 
-    def __init__(self, namespace: str, cached: CachedNamespace, rids: list[int]) -> None:
+    def __init__(
+        self, namespace: str, cached: CachedNamespace, rids: list[int], state: object
+    ) -> None:
         """Start with the first row."""
         self.namespace: str = namespace
         self.cached: CachedNamespace = cached
         self.rids: list[int] = rids
+        self.state: object = state
 
 
 class Namespaces:

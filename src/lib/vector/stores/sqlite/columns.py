@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import count
 from typing import Any, Final
 
@@ -40,8 +41,9 @@ class FieldColumns:
 
     def reader(self, filter: Filter | None) -> ColumnReader | None:
         """Return what reads the columns that a filter needs and that are not here."""
-        missing = set[str]() if filter is None else fields(filter).difference(self._stored)
-        return ColumnReader(self, missing) if missing else None
+        needed = set[str]() if filter is None else set(fields(filter))
+        missing = needed.difference(self._stored)
+        return ColumnReader(self, missing, needed) if missing else None
 
     def mask(self, filter: Filter, n: int, version: int) -> Mask | None:
         """Return for each of the first n rows whether it passes; None if a column is missing.
@@ -61,17 +63,23 @@ class FieldColumns:
             columns[field] = stored.column
         return mask(filter, columns, n)
 
-    def put(self, columns: Mapping[str, Column], version: int) -> None:
-        """Keep columns with the values of all rows that live after a write."""
+    def put(self, columns: Mapping[str, Column], version: int, needed: AbstractSet[str]) -> None:
+        """Keep columns with the values of all rows that live after a write.
+
+        Args:
+            columns: by their fields.
+            version: the number of the write.
+            needed: fields that are kept whatever they take: those of the filter to be decided.
+        """
         for field, column in columns.items():
             self._stored[field] = _Stored(column, version, next(_uses))
-        self._shrink(len(columns))
+        self._shrink(needed)
 
     def extend(self, metas: Sequence[Mapping[str, Any]]) -> None:
         """Append the metadata of the rows that follow."""
         for field, stored in self._stored.items():
             stored.column.extend([meta.get(field) for meta in metas])
-        self._shrink(1)
+        self._shrink(frozenset())
 
     def moved(self, kept: NDArray[np.intp]) -> FieldColumns:
         """Return the columns of these rows alone, in their order."""
@@ -86,24 +94,31 @@ class FieldColumns:
         """Let go of all columns."""
         self._stored.clear()
 
-    def _shrink(self, least: int) -> None:
-        """Let go of what was used longest ago, but for so many columns."""
-        while len(self._stored) > least and self.nbytes > self._most_bytes:
-            del self._stored[min(self._stored, key=lambda field: self._stored[field].used)]
+    def _shrink(self, needed: AbstractSet[str]) -> None:
+        """Let go of what was used longest ago, but for these columns and for one."""
+        others = sorted(self._stored.keys() - needed, key=lambda field: self._stored[field].used)
+        for field in others:
+            if len(self._stored) == 1 or self.nbytes <= self._most_bytes:
+                return
+            del self._stored[field]
 
 
 class ColumnReader:
     """The columns of fields while they are read, some rows at a time."""
 
-    def __init__(self, columns: FieldColumns, missing: set[str]) -> None:
+    def __init__(
+        self, columns: FieldColumns, missing: AbstractSet[str], needed: AbstractSet[str]
+    ) -> None:
         """Start with the first row.
 
         Args:
             columns: where they are missing; other rows have other ones.
-            missing: the fields.
+            missing: the fields to be read.
+            needed: all fields of the filter.
         """
         self.columns: FieldColumns = columns
         self.row: int = 0
+        self._needed = needed
         self._read = {field: Column() for field in missing}
 
     def extend(self, metas: Sequence[Mapping[str, Any]]) -> None:
@@ -114,4 +129,4 @@ class ColumnReader:
 
     def finish(self, version: int) -> None:
         """Put the columns where they are missing: they hold all rows that live after a write."""
-        self.columns.put(self._read, version)
+        self.columns.put(self._read, version, self._needed)

@@ -83,7 +83,6 @@ _METAS = """
 _COUNT = "SELECT count(*) FROM [table] WHERE "
 _READ_AT_ONCE = 2_000
 _METAS_AT_ONCE = 1_000
-_NOTHING = Selection(mask=None, count=0)
 _UNREAD: Mapping[str, Any] = {}
 _SHARE = 16  # what was found, and columns of metadata, may take one byte for so many of vectors
 _MERGE = "INSERT INTO [table_fts]([table_fts]) VALUES ('optimize')"
@@ -111,6 +110,8 @@ class Database:
         self._column_bytes = cache_bytes // _SHARE
         self._found = FoundRows(cache_bytes // _SHARE)
         self._version: int | None = None
+        self._schema: int | None = None
+        self._state = object()  # another one once the file was restored from a copy
         self._round = 0  # counts how often others were found to have written
         self._foreign = ForeignWrites(table.path) if opened.writable else None
         self._seen: int | None = None
@@ -245,7 +246,8 @@ class Database:
         with self._transaction():
             cached = self._followed(namespace)
             if cached is None:
-                reader = reader or self._reader(namespace, self._empty())
+                if reader is None or reader.state is not self._state:
+                    reader = self._reader(namespace, self._empty())
                 if self._read(reader):
                     return reader
                 cached = reader.cached
@@ -323,6 +325,7 @@ class Database:
         with self._transaction(write=True):
             cached = self._taken(namespace)
             gone = self._gone(namespace, ids, filter, cached)
+            self._cache.drop(namespace)  # which may have read columns, and so put it back
             self._select(_DELETE, _json([rid for rid, _ in gone]))
             self._note(cached)
         if cached and len(gone) < cached.snapshot.count:
@@ -379,8 +382,20 @@ class Database:
             (version,) = self._connection.execute("PRAGMA data_version").fetchone()
             if version != self._version:
                 self._version, self._round = version, self._round + 1
+                self._forget_restored()
             self._seen = before
             yield
+
+    def _forget_restored(self) -> None:
+        """Forget what memory holds if the file was restored, which numbers changes once more.
+
+        Whoever writes a whole file (a backup, VACUUM) changes the version of its schema.
+        Source: https://www.sqlite.org/pragma.html#pragma_schema_version.
+        """
+        (schema,) = self._connection.execute("PRAGMA schema_version").fetchone()
+        if schema != self._schema:
+            self._schema, self._state = schema, object()
+            self._cache.clear()
 
     def _check_words(self) -> None:
         if self._no_hybrid is not None:
@@ -410,7 +425,10 @@ class Database:
         reader = self._read_columns(namespace, cached, filter, None)
         while reader is not None:
             reader = self._read_columns(namespace, cached, filter, reader)
-        return selected(cached.snapshot, filter) or _NOTHING
+        among = selected(cached.snapshot, filter)
+        if among is None:  # never an empty or a full selection: `delete` may ask
+            raise StoreError(f"{self._table.label}: a column of the filter was not read")
+        return among
 
     def _read_columns(
         self,
@@ -521,7 +539,7 @@ class Database:
         ((listed,),) = self._select(_ALL, namespace)
         rids = sorted(json.loads(listed))  # the order in which the file has the rows
         cached.reserve(len(rids))
-        return NamespaceReader(namespace, cached, rids)
+        return NamespaceReader(namespace, cached, rids, self._state)
 
     def _read(self, reader: NamespaceReader) -> bool:
         """Read some rows; return True if more follow."""

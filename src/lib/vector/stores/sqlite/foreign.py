@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import suppress
+from threading import Lock
 
 from lib._util import sqlite
 
@@ -27,6 +27,7 @@ class ForeignWrites:
         """
         self._connection: sqlite3.Connection | None = None
         self._is_private = path == sqlite.MEMORY
+        self._in_use = Lock()  # two threads at once would step one statement
         if self._is_private or sqlite3.threadsafety < _SERIALIZED:
             return
         connection = sqlite.connect(path)
@@ -39,14 +40,21 @@ class ForeignWrites:
     def version(self) -> int | None:
         """Return a number that changes with each commit of any other connection.
 
-        None if it cannot be read now: the file is locked, or has no write-ahead log.
+        None if it cannot be read now: the file is locked, or has no write-ahead log, or another
+        thread reads it.
         """
         if self._connection is None:
             return 0 if self._is_private else None
-        with suppress(sqlite3.Error):
+        if not self._in_use.acquire(blocking=False):
+            return None
+        try:
             (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+        except sqlite3.Error:
+            return None
+        else:
             return version
-        return None
+        finally:
+            self._in_use.release()
 
     def close(self) -> None:
         """Close the connection."""

@@ -84,7 +84,7 @@ class SQLiteVectorStore(HybridBackedStore[Database]):
         self._cache_bytes = cache_bytes
         self._database: Database | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=NAME)
-        self._writes: dict[str, Future[Any]] = {}  # the last one of each namespace
+        self._writes: dict[str, list[Future[Any]]] = {}  # by namespace, those that have not ended
         self._locks = WeakValueDictionary[tuple[str, str], asyncio.Lock]()
 
     async def setup(self) -> None:
@@ -164,8 +164,8 @@ class SQLiteVectorStore(HybridBackedStore[Database]):
 
     def _current(self, namespace: str) -> Snapshot[RowIds] | None:
         """Return what memory holds of a namespace, if that is what the file holds, too."""
-        write = self._writes.get(namespace)
-        if self._database is None or not (write is None or write.done()):
+        writes = self._writes.get(namespace, ())
+        if self._database is None or not all(write.done() for write in writes):
             return None
         return self._database.current(namespace)
 
@@ -186,12 +186,14 @@ class SQLiteVectorStore(HybridBackedStore[Database]):
 
     async def _write(self, namespace: str, work: Callable[[Database], Coroutine[Any, Any, T]]) -> T:
         with self._closing:
-            call = self._writes[namespace] = self._thread.submit(self._retried, work)
+            call = self._thread.submit(self._retried, work)
+            self._writes.setdefault(namespace, []).append(call)
             try:
                 return await asyncio.wrap_future(call)
             finally:
-                if self._writes[namespace] is call and call.done():
-                    del self._writes[namespace]
+                left = [write for write in self._writes.pop(namespace, ()) if not write.done()]
+                if left:
+                    self._writes[namespace] = left
 
     async def _run(self, work: Callable[[Database], Coroutine[Any, Any, T]]) -> T:
         with self._closing:
