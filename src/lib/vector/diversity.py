@@ -24,17 +24,22 @@ def marginal_relevance(
     documents and producing summaries, SIGIR 1998.
     """
     rows, wanted = _directions(vectors), _directions(query[np.newaxis])[0]
-    relevance = (1.0 - diversity) * (rows @ wanted)
+    relevance = (1.0 - diversity) * _products(rows, wanted)
     common, free = np.zeros(len(rows)), np.ones(len(rows), np.bool_)
     chosen: list[int] = []
     while len(chosen) < min(k, len(rows)):
         worth = np.where(free, relevance - diversity * common, -np.inf)
         best = int(np.argmax(worth))
-        alike = rows @ rows[best]
+        alike = _products(rows, rows[best])
         common = np.maximum(common, alike) if chosen else alike
         free[best] = False
         chosen.append(best)
     return chosen
+
+
+def _products(rows: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the products with each row, the same for equal rows wherever they stand."""
+    return (rows * vector).sum(axis=1)
 
 
 def _directions(vectors: NDArray[np.float32]) -> NDArray[np.float64]:

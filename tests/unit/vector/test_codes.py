@@ -242,3 +242,16 @@ def test_the_real_package_multiplies_codes_right_up_to_the_longest() -> None:
         for row in range(5):
             query = np.ascontiguousarray(codes[row : row + 1])
             assert np.array_equal(fast_products(query, codes), products(query, codes))
+
+
+def test_the_bound_holds_for_a_query_next_to_nothing() -> None:
+    noise = np.random.default_rng(0)
+    for _ in range(200):
+        query = (noise.integers(-20_000, 20_000, 17) * 2.0**-149).astype(np.float32)
+        alike = 1 + noise.standard_normal((300, 17)) * 2e-7
+        vectors = (noise.standard_normal(17) * alike * 1e16).astype(np.float32)
+        view, lengths = View(query, "dot", None), scales(row_lengths(vectors), "dot")
+
+        bound = view.of_floats(vectors @ query, lengths, None)
+
+        assert (bound >= vectors.astype(np.float64) @ query.astype(np.float64)).all()

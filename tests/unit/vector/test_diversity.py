@@ -29,6 +29,11 @@ def test_lengths_of_vectors_do_not_matter_and_zeros_are_like_nothing() -> None:
 
 def test_equal_rows_stand_in_their_order() -> None:
     assert marginal_relevance(QUERY, np.repeat(ROWS[:1], 4, axis=0), 3, 0.7) == [0, 1, 2]
+    noise = np.random.default_rng(4)
+    for dimension in range(1, 40):  # sums of the same numbers are rounded by their place in BLAS
+        query, row = noise.standard_normal((2, dimension)).astype(np.float32)
+        same = np.repeat(row[np.newaxis], 35, axis=0)
+        assert marginal_relevance(query, same, 35, 0.3) == list(range(35))
 
 
 @pytest.mark.parametrize("diversity", [0.0, 0.3, 0.8, 1.0])

@@ -40,6 +40,9 @@ SCORE_ROUNDING: Final = 2.0**-22
 KEPT: Final = 1.0 - 4.0 * ROUNDING
 """The share of |v|^2 / 2 that is no more than it, whatever the roundings."""
 
+_LEAST: Final = 2.0**-126
+"""Of a factor that 32 bits hold to the relative precision of the bound; less is rounded away."""
+
 
 class View:
     """A query as it is seen from a centre.
@@ -90,13 +93,13 @@ class View:
         steps = (len(self.vector) + 16) * 2.0**-24
         error = 1.001 * steps / (1.0 - steps) * self.length
         if self.metric == "dot":  # the same from any centre
-            products += (error + SCORE_ROUNDING * self.length) * scales
+            products += max(error + SCORE_ROUNDING * self.length, _LEAST) * scales
             products += self.slack
             return products
         if self.metric == "cosine":
             products *= scales
         else:
-            products += error * scales
+            products += max(error, _LEAST) * scales
             error = 0.0
             halves = (0.5 * KEPT) * scales * scales if halves is None else halves
         if halves is not None:

@@ -17,7 +17,7 @@ from lib._util.turns import turn
 from lib.vector.backend import HybridBackedStore
 from lib.vector.contract import FilterLike
 from lib.vector.exact.partition import Partition, Snapshot
-from lib.vector.exact.search import Rows, Selection, effort, nearest, row_lengths
+from lib.vector.exact.search import Selection, effort, nearest, row_lengths
 from lib.vector.facets import Tally
 from lib.vector.filter import Filter
 from lib.vector.filter.columns import Columns, Mask
@@ -280,7 +280,7 @@ class _Namespaces:
 
     async def namespaces(self, prefix: str) -> list[str]:
         """Return the names of the namespaces that hold records and start with it, sorted."""
-        return sorted(name for name in self._partitions if name.startswith(prefix))
+        return sorted(name for name in list(self._partitions) if name.startswith(prefix))
 
     async def _selected(
         self, namespace: str, filter: Filter | None
@@ -370,25 +370,28 @@ class _Contents:
         return Selection.of(passing if living is None else passing & living)
 
     def ranked(
-        self, text: str, rows: Rows, among: Selection, limit: int
+        self, text: str, snapshot: Snapshot[_Contents], among: Selection, limit: int
     ) -> list[tuple[int, float]]:
         """Return the rows whose texts are most relevant to the words of `text`, best first."""
-        size = len(rows.vectors)
+        size = len(snapshot.rows.vectors)
         with self.lock:
-            self._catch_up(size)
+            self._catch_up(snapshot)
             allowed = among.mask
             if len(self._index) > size:  # rows that came after this snapshot
                 allowed = np.zeros(len(self._index), np.bool_)
                 allowed[:size] = True if among.mask is None else among.mask
             terms = analyze(query_words(text))
-            return self._index.ranked(terms, limit, rows.ids, allowed=allowed)
+            return self._index.ranked(terms, limit, snapshot.rows.ids, allowed=allowed)
 
-    def _catch_up(self, size: int) -> None:
-        """Index the texts up to this row, and leave out those that have died among them."""
+    def _catch_up(self, snapshot: Snapshot[_Contents]) -> None:
+        """Index the texts of a snapshot, and leave out those that have died before it."""
+        size = len(snapshot.rows.vectors)
         for row in range(len(self._index), size):
             self._index.add(analyze(self.texts[row]))
-        while self._removed < len(self._dead) and self._dead[self._removed] < len(self._index):
-            self._index.remove(self._dead[self._removed])
+        for row in self._dead[self._removed :]:
+            if row >= size or snapshot.deaths[row] > snapshot.version:
+                return  # it is alive there: a write has replaced it meanwhile
+            self._index.remove(row)
             self._removed += 1
 
 
@@ -446,7 +449,7 @@ def _fused(
 ) -> list[Match]:
     rows, limit, higher = snapshot.rows, depth(k), metric != "euclidean"
     near = nearest(rows, query, limit, metric=metric, among=among)
-    worded = snapshot.contents.ranked(text, rows, among, limit)
+    worded = snapshot.contents.ranked(text, snapshot, among, limit)
     coherent = coherence_for(fusion, query, [row for row, _ in near], rows.vectors)
     found = fused_rows(
         near, worded, k, fusion, ids=rows.ids, higher_is_better=higher, coherence=coherent
@@ -455,7 +458,7 @@ def _fused(
 
 
 def _worded(snapshot: Snapshot[_Contents], text: str, k: int, among: Selection) -> list[Match]:
-    found = snapshot.contents.ranked(text, snapshot.rows, among, k)
+    found = snapshot.contents.ranked(text, snapshot, among, k)
     return [_match(snapshot, *scored) for scored in found]
 
 

@@ -220,3 +220,19 @@ async def test_many_records_are_copied_beside_the_event_loop(
         threads.clear()
         await work
         assert threads == {True}
+
+
+async def test_words_of_a_record_are_found_while_a_write_replaces_it() -> None:
+    store = InMemoryVectorStore(dimension=2)
+    filler = [Record(str(row), [1.0, row], f"filler words number{row}") for row in range(3000)]
+    same = [Record("x", [1.0, 0.0], "zebra")]
+    await store.upsert(filler + same)
+    found = asyncio.create_task(store.query_keywords("zebra", 5))
+    fused = asyncio.create_task(store.query_hybrid([1.0, 0.0], "zebra", 1))
+    for _ in range(6):  # both have seen the store, and texts are indexed in a thread
+        await asyncio.wait([found], timeout=0)
+    await store.upsert(same)
+
+    assert [match.id for match in await found] == ["x"]
+    assert await fused == await store.query_hybrid([1.0, 0.0], "zebra", 1)
+    assert [match.id for match in await store.query_keywords("zebra", 5)] == ["x"]
