@@ -1,5 +1,6 @@
 """Records, a minimal store, and foreign records for the tests of `TenantVectorStore`."""
 
+from collections.abc import Callable
 from typing import Any
 
 from lib.testing.vector_store.search import METHODS
@@ -16,8 +17,15 @@ class Bare:
     def __getattr__(self, name: str) -> Any:
         if name not in (*METHODS, "metric", "dimension", "higher_is_better"):
             raise AttributeError(name)
-        self.called = True
-        return getattr(self._whole, name)
+        attribute = getattr(self._whole, name)
+        return self._noted(attribute) if name in METHODS else attribute
+
+    def _noted(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            self.called = True
+            return method(*args, **options)
+
+        return call
 
 
 def made(*names: str, **meta: Any) -> list[Record]:

@@ -63,7 +63,8 @@ async def test_a_cancelled_close_lets_the_folder_go_and_may_be_repeated(tmp_path
     await store.close()
 
     assert writing.done()
-    assert await opens(tmp_path) == len(RECORDS)
+    # All or nothing: on a busy machine the store may be closed before the write has begun.
+    assert await opens(tmp_path) == (0 if writing.exception() else len(RECORDS))
     with pytest.raises(StoreClosed):
         await store.count()
 

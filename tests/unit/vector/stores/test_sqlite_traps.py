@@ -94,13 +94,13 @@ async def test_a_cancelled_write_that_waits_leaves_the_one_before_it_alone(tmp_p
             await rounds_with(first)
             second.cancel()
             await asyncio.wait([second])
-            asked = asyncio.create_task(store.query(VECTOR, 5))
-            await rounds_with(asked)
-            assert not asked.done()  # it was called after the first write, and waits for it
+            found = asyncio.create_task(store.query(VECTOR, 5))
+            await rounds_with(found)
+            assert not found.done()  # it was called after the first write, and waits for it
             writer.execute("COMMIT")
 
         await first
-        assert sorted(match.id for match in await asked) == ["r0", "r1"]
+        assert sorted(match.id for match in await found) == ["r0", "r1"]
 
 
 async def test_what_a_file_restored_from_a_copy_does_not_hold_is_not_found(tmp_path: Path) -> None:

@@ -389,7 +389,7 @@ class Database:
     def _forget_restored(self) -> None:
         """Forget what memory holds if the file was restored, which numbers changes once more.
 
-        Whoever writes a whole file (a backup, VACUUM) changes the version of its schema.
+        A backup or VACUUM, which writes a whole file, changes the version of its schema.
         Source: https://www.sqlite.org/pragma.html#pragma_schema_version.
         """
         (schema,) = self._connection.execute("PRAGMA schema_version").fetchone()
