@@ -52,6 +52,7 @@ FusionWord = FusionMethod | Literal["weights"]
 """A method of fusion, or that its weights may differ."""
 FUSION_WORDS: Final[tuple[FusionWord, ...]] = (*METHODS, "weights")
 _DEFAULT_FUSION: Final = Fusion()
+_RANKS_ALONE: Final = frozenset[FusionWord](("rrf",))
 
 
 @runtime_checkable
@@ -390,7 +391,7 @@ def is_searchable_by_keywords(store: object) -> TypeGuard[KeywordStore]:
 
 def declared_fusions(store: object) -> frozenset[FusionWord]:
     """Return how a store can fuse; one that declares nothing, by equal reciprocal ranks."""
-    return frozenset(getattr(store, "fusions", ("rrf",)))
+    return frozenset(getattr(store, "fusions", _RANKS_ALONE))
 
 
 def checked_fusion(store: object, wanted: FusionLike) -> Fusion:
@@ -429,7 +430,8 @@ async def query_hybrid(
         UnsupportedFusion: the store cannot fuse so.
     """
     chosen = checked_fusion(store, fusion)
-    options: dict[str, Any] = {} if chosen == _DEFAULT_FUSION else {"fusion": chosen}
+    by_default = chosen == _DEFAULT_FUSION or declared_fusions(store) == _RANKS_ALONE
+    options: dict[str, Any] = {} if by_default else {"fusion": chosen}
     return await store.query_hybrid(vector, text, k, filter=filter, namespace=namespace, **options)
 
 

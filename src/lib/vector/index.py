@@ -17,10 +17,12 @@ from lib.vector.contract import (
     Capability,
     Embedder,
     FilterLike,
+    HybridStore,
     KeywordStore,
     Purpose,
     VectorStore,
     capabilities,
+    checked_fusion,
     is_hybrid,
     is_scannable,
     is_searchable_by_keywords,
@@ -327,6 +329,8 @@ class EmbeddingIndex:
             if wanted and value is not None:
                 raise ValueError(f"{name} reads similarities, not fused ranks: hybrid=False")
         predicate, condition = _split_filter(filter)
+        if wanted is True or (wanted and is_hybrid(self.store)):
+            checked_fusion(_fusing(self.store), fused)  # before an embedding is paid for
         vectors = await self._embed(list(queries), "query") if queries else []
         return [
             await self._found(
@@ -482,10 +486,8 @@ class _Fetch:
         return good_enough(hits, self.threshold, higher_is_better=higher)
 
     async def _fused(self, size: int) -> list[Hit]:
-        if not is_hybrid(self.store):
-            raise HybridUnavailable(_public_name(type(self.store)), "search with hybrid='auto'")
         matches = await query_hybrid(
-            self.store,
+            _fusing(self.store),
             self.vector,
             self.text,
             size,
@@ -510,6 +512,12 @@ class _WordFetch:
             self.text, size, filter=self.condition, namespace=self.namespace
         )
         return [Hit(_doc(match), match.score, "keywords") for match in matches]
+
+
+def _fusing(store: VectorStore) -> HybridStore:
+    if not is_hybrid(store):
+        raise HybridUnavailable(_public_name(type(store)), "search with hybrid='auto'")
+    return store
 
 
 def _ranked(hits: Sequence[Hit]) -> list[dict[str, Any]]:

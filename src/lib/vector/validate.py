@@ -156,7 +156,10 @@ def checked_threshold(threshold: float | None) -> float | None:
         return None
     if isinstance(plain, bool) or not isinstance(plain, int | float) or plain != plain:  # noqa: PLR0124 - NaN
         raise ValueError(f"score_threshold is a number, got {threshold!r}")
-    return float(plain)
+    try:
+        return float(plain)
+    except OverflowError:  # of an int beyond all scores
+        raise ValueError("score_threshold is a number of 64 bits, got a larger one") from None
 
 
 def checked_namespace(namespace: str | None) -> str:

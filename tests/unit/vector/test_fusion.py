@@ -103,7 +103,10 @@ def test_each_list_brings_ten_times_what_is_wanted_and_at_least_a_hundred(
     assert depth(k) == expected
 
 
-@pytest.mark.parametrize("weights", [(0.0, 0.0), (-1.0, 2.0), (1.0,), 0.5, (1.0, float("nan"))])
+@pytest.mark.parametrize(
+    "weights",
+    [(0.0, 0.0), (-1.0, 2.0), (1.0,), 0.5, (1.0, float("nan")), ("a", 1.0), (None, 1.0)],
+)
 def test_weights_that_are_no_weights_are_refused(weights: Any) -> None:
     with pytest.raises(ValueError, match="weights are"):
         Fusion("convex", weights)
@@ -165,7 +168,8 @@ async def test_a_store_that_takes_no_fusion_is_searched_by_reciprocal_rank() -> 
     await store.upsert([Record("a", [1.0, 0.0], "apple")])
     index = EmbeddingIndex(store, Angles(), hybrid=True)
 
-    assert [hit.metric for hit in await index.search("apple")] == ["rrf"]
+    for equal in (None, Fusion("rrf", (2.0, 2.0))):
+        assert [hit.metric for hit in await index.search("apple", fusion=equal)] == ["rrf"]
     with pytest.raises(UnsupportedFusion, match=r"OldStore cannot fuse .* with 'convex'"):
         await index.search("apple", fusion="convex")
     with pytest.raises(UnsupportedFusion):

@@ -117,6 +117,12 @@ async def test_a_filter_is_left_to_the_store(given: Filter | dict[str, Any]) -> 
     assert store.sizes == [2]
 
 
+async def test_a_threshold_that_no_score_can_be_compared_with_is_refused() -> None:
+    index = await filled(3)
+    with pytest.raises(ValueError, match="score_threshold is a number of 64 bits"):
+        await index.search("1", score_threshold=10**400)
+
+
 @pytest.mark.parametrize(
     ("metric", "threshold", "found"),
     [("cosine", 0.99995, 3), ("dot", 2.0, 0), ("euclidean", 0.01, 3)],
@@ -399,11 +405,13 @@ async def test_hybrid_search_of_a_store_without_it_is_an_error_unless_auto() -> 
 
 async def test_a_view_without_hybrid_search_is_named_as_users_know_it() -> None:
     view = TenantVectorStore(cast(VectorStore, DenseStore()), "acme")
-    index = EmbeddingIndex(view, Numbers())
+    embedder = Numbers()
+    index = EmbeddingIndex(view, embedder)
 
     with pytest.raises(HybridUnavailable) as refused:
         await index.search("1", hybrid=True)
     assert refused.value.store == "TenantVectorStore"
+    assert embedder.calls == []  # refused before an embedding is paid for
 
 
 async def test_a_namespace_keeps_indexes_of_one_store_apart() -> None:

@@ -47,8 +47,9 @@ class Fusion:
         if self.method not in METHODS:
             raise ValueError(f"fusion is one of {', '.join(METHODS)}, got {self.method!r}")
         weights = cast(Any, self.weights)
-        if not isinstance(weights, tuple) or len(cast(Any, weights)) != _LISTS:
-            raise ValueError(f"weights are a pair, of vectors and of words, got {weights!r}")
+        pair = isinstance(weights, tuple) and len(cast(Any, weights)) == _LISTS
+        if not pair or not all(isinstance(one, int | float) for one in cast(Any, weights)):
+            raise ValueError(f"weights are two numbers, of vectors and of words, got {weights!r}")
         if min(self.weights) < 0.0 or not 0.0 < sum(self.weights) < math.inf:
             raise ValueError(f"weights are at least 0, and one of them above it, got {weights!r}")
 

@@ -32,6 +32,18 @@ async def test_a_fraction_finds_no_int_as_it_does_in_chroma(tmp_path: Path) -> N
     assert trap == ["one"], "Chroma has mended #7491: numbers need not be floats any more"
 
 
+async def test_a_batch_finds_more_than_one_statement_of_sqlite_has_variables(
+    tmp_path: Path,
+) -> None:
+    store = stored(tmp_path)
+    await store.upsert([Record(str(number), [1.0, number]) for number in range(400)])
+
+    found = await store.query_many([X] * 310, 100)
+
+    assert found == [await store.query(X, 100)] * 310
+    await store.close()
+
+
 async def test_lists_of_a_deleted_namespace_do_not_turn_up_in_another(tmp_path: Path) -> None:
     store = stored(tmp_path)
     for name in ("old", "new"):

@@ -41,6 +41,7 @@ _EVERYTHING: Final = ["embeddings", "documents", "metadatas"]
 _COLLECTIONS_A_REQUEST: Final = 500
 _SPARE: Final = 8
 _MAX_RESULTS: Final = 2**31 - 1
+_MAX_VARIABLES: Final = 32_000  # of one statement of SQLite, in which a folder looks results up
 _GROWTH: Final = 4
 _ATTEMPTS: Final = 3
 _ROUNDING: Final = 1e-6
@@ -413,15 +414,19 @@ async def _near(
 async def _rows_near(
     collection: Any, queries: list[NDArray[np.float32]], size: int, where: dict[str, Any] | None
 ) -> list[Rows]:
-    """Return what Chroma finds for each query."""
-    pending = collection.query(
-        query_embeddings=np.stack(queries),
-        n_results=size,
-        where=where,
-        include=[*_EVERYTHING, "distances"],
-    )
-    found = await answer(pending)
-    return [Rows.of_query(found, place) for place in range(len(queries))]
+    """Return what Chroma finds for each query, in requests with results for SQLite's variables."""
+    most, rows = max(1, _MAX_VARIABLES // size), list[Rows]()
+    for start in range(0, len(queries), most):
+        some = queries[start : start + most]
+        pending = collection.query(
+            query_embeddings=np.stack(some),
+            n_results=size,
+            where=where,
+            include=[*_EVERYTHING, "distances"],
+        )
+        found = await answer(pending)
+        rows += [Rows.of_query(found, place) for place in range(len(some))]
+    return rows
 
 
 def _farther(one: float, other: float, metric: Metric) -> bool:
