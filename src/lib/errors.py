@@ -530,15 +530,21 @@ class InvalidFilter(VectorError, ValueError):
 
     Attributes:
         rule: the rule of the filter language that it breaks, as `lib.vector.filter` numbers them.
-        field: the field of the refused condition, or None where several are at fault.
+        field: the field of the refused condition, a tuple if it is nested, or None where several
+            are at fault.
         operator: the operator of that condition, or None.
     """
 
     def __init__(
-        self, message: str, *, rule: str, field: str | None = None, operator: str | None = None
+        self,
+        message: str,
+        *,
+        rule: str,
+        field: str | tuple[str, ...] | None = None,
+        operator: str | None = None,
     ) -> None:
         self.rule: str = rule
-        self.field: str | None = field
+        self.field: str | tuple[str, ...] | None = field
         self.operator: str | None = operator
         super().__init__(f"{message} (filter rule {rule})")
 
@@ -550,10 +556,12 @@ class InvalidMeta(VectorError, ValueError):
 class UnsupportedFilter(VectorError):
     """A store cannot apply this filter exactly, and refuses it rather than approximate it."""
 
-    def __init__(self, *, store: str, operator: str, field: str, hint: str = "") -> None:
+    def __init__(
+        self, *, store: str, operator: str, field: str | tuple[str, ...], hint: str = ""
+    ) -> None:
         self.store: str = store
         self.operator: str = operator
-        self.field: str = field
+        self.field: str | tuple[str, ...] = field
         way_out = f": {hint}" if hint else ""
         super().__init__(
             f"filter operator {operator!r} on {field!r} is not supported by {store}{way_out}"

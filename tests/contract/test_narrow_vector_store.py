@@ -132,6 +132,8 @@ def test_the_contract_asks_for_a_store(tmp_path: Path) -> None:
         (F("x").in_([1, -(2**60)]), {"wide number"}),
         (F('"') == 1, {"quoted key"}),
         (F("\\").exists(), set[Feature]()),
+        (F("x", "y") == 1, {"nested"}),
+        (F("x", '"') > "a", {"nested", "quoted key", "string order"}),
         (F("x") != 1, {"complement"}),
         (F("x").exists(present=False), {"complement"}),
         (F("x").in_([None]), {"complement"}),

@@ -11,6 +11,7 @@ import pytest
 from lib.testing.vector_store import StoreKind, VectorStoreContract, check_against_memory
 from lib.vector import Facet, Match, Metric, Record, SQLiteVectorStore, Vector
 from lib.vector.contract import FilterLike, FusionWord
+from lib.vector.filter import Field
 from lib.vector.tenant import TenantVectorStore
 from lib.vector.validate import checked_namespace
 
@@ -86,7 +87,7 @@ class Plain:
         async for record in self._in(namespace).list_records(**options):
             yield unsigned([record])[0]
 
-    async def facet(self, field: str, *, namespace: str | None = None, **options: Any) -> Facet:
+    async def facet(self, field: Field, *, namespace: str | None = None, **options: Any) -> Facet:
         return await self._in(namespace).facet(field, **options)
 
     async def delete(

@@ -23,7 +23,7 @@ from lib.vector.contract import (
     FusionWord,
     checked_fusion,
 )
-from lib.vector.filter import Filter, fold
+from lib.vector.filter import Field, Filter, fold
 from lib.vector.filter.refusals import Refusal, checked
 from lib.vector.offload import offload
 from lib.vector.ordering import faceted, good_enough, listed
@@ -496,7 +496,7 @@ class BackedStore(AsyncStore, Generic[B]):
 
     async def facet(
         self,
-        field: str,
+        field: Field,
         *,
         filter: FilterLike = None,
         limit: int = 100,
@@ -506,8 +506,8 @@ class BackedStore(AsyncStore, Generic[B]):
 
         Reads all of these records.
         """
-        most = checked_facet(field, limit)
-        return await faceted(self, field, most, filter=filter, namespace=namespace)
+        wanted, most = checked_facet(field, limit)
+        return await faceted(self, wanted, most, filter=filter, namespace=namespace)
 
     def list_records(
         self,

@@ -16,7 +16,7 @@ from typing import (
 )
 
 from lib.errors import UnsupportedFusion
-from lib.vector.filter import Filter
+from lib.vector.filter import Field, Filter
 from lib.vector.records import Facet, Layout, Match, Metric, Record, Vector
 from lib.vector.text.fusion import METHODS, Fusion, FusionLike, FusionMethod, fusion_of
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-FilterLike: TypeAlias = Filter | Mapping[str, Any] | None
+FilterLike: TypeAlias = Filter | Mapping[str, Any] | Mapping[Field, Any] | None
 Purpose = Literal["document", "query"]
 Capability = Literal[
     "hybrid", "keywords", "scan", "existing", "purge", "insert", "update", "batch", "facet"
@@ -330,7 +330,7 @@ class FacetStore(Protocol):
 
     async def facet(
         self,
-        field: str,
+        field: Field,
         *,
         filter: FilterLike = None,
         limit: int = 100,
@@ -339,14 +339,14 @@ class FacetStore(Protocol):
         """Return the values of a field among the records that pass, with their counts.
 
         Args:
-            field: of the metadata, which records may lack.
+            field: of the metadata, which records may lack; a tuple of names is a nested one.
             filter: what the records have to pass.
             limit: how many values are returned at most, the most frequent first.
             namespace: to look into.
 
         Raises:
             ValueError: the limit is below 1.
-            TypeError: the field is not a string.
+            TypeError: the field is neither a string nor a tuple of strings.
         """
         ...
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias, cast
 
+from lib.vector.filter.field import Field, values_at
 from lib.vector.records import Facet
 from lib.vector.values import Scalar
 
@@ -19,15 +20,15 @@ class Tally:
     Values of two classes are two values, as filters tell them apart: True is not 1, but 1 is 1.0.
     """
 
-    def __init__(self, field: str) -> None:
+    def __init__(self, field: Field) -> None:
         """Start with no record."""
         self._field = field
         self._counts: dict[_Kind, Counter[Scalar]] = {kind: Counter() for kind in _KINDS}
 
     def add(self, metas: Iterable[Mapping[str, Any]]) -> None:
         """Count the metadata of some records."""
-        for meta in metas:
-            for kind, value in _values(meta.get(self._field)):
+        for stored in values_at(metas, self._field):
+            for kind, value in _values(stored):
                 self._counts[kind][value] += 1
 
     def facet(self, limit: int) -> Facet:

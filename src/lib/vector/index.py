@@ -30,7 +30,7 @@ from lib.vector.contract import (
     query_hybrid,
 )
 from lib.vector.diversity import marginal_relevance
-from lib.vector.filter import Filter
+from lib.vector.filter import Field, Filter
 from lib.vector.offload import offload
 from lib.vector.ordering import good_enough, listed
 from lib.vector.records import Doc, Facet, Hit, Match, Record, Vector
@@ -175,7 +175,7 @@ class EmbeddingIndex:
         records = await self.store.get(ids, namespace=self.namespace)
         return [Doc(record.id, record.text, record.meta) for record in records]
 
-    async def facet(self, field: str, *, filter: FilterLike = None, limit: int = 100) -> Facet:
+    async def facet(self, field: Field, *, filter: FilterLike = None, limit: int = 100) -> Facet:
         """Return the values of a metadata field among the documents that pass, with their counts.
 
         Raises:
@@ -229,7 +229,7 @@ class EmbeddingIndex:
         query: str,
         k: int = 5,
         *,
-        filter: Predicate | Filter | dict[str, Any] | None = None,
+        filter: Predicate | FilterLike = None,
         hybrid: Hybrid | None = None,
         score_threshold: float | None = None,
         fusion: FusionLike | None = None,
@@ -284,7 +284,7 @@ class EmbeddingIndex:
         queries: Sequence[str],
         k: int = 5,
         *,
-        filter: Predicate | Filter | dict[str, Any] | None = None,
+        filter: Predicate | FilterLike = None,
         hybrid: Hybrid | None = None,
         score_threshold: float | None = None,
         fusion: FusionLike | None = None,
@@ -315,7 +315,7 @@ class EmbeddingIndex:
         self,
         queries: Sequence[str],
         k: int,
-        filter: Predicate | Filter | dict[str, Any] | None,
+        filter: Predicate | FilterLike,
         hybrid: Hybrid | None,
         *,
         score_threshold: float | None,
@@ -347,7 +347,7 @@ class EmbeddingIndex:
         vector: Vector,
         k: int = 5,
         *,
-        filter: Predicate | Filter | dict[str, Any] | None = None,
+        filter: Predicate | FilterLike = None,
         score_threshold: float | None = None,
         diversity: float | None = None,
     ) -> list[Hit]:
@@ -382,7 +382,7 @@ class EmbeddingIndex:
         query: str,
         k: int = 5,
         *,
-        filter: Predicate | Filter | dict[str, Any] | None = None,
+        filter: Predicate | FilterLike = None,
     ) -> list[Hit]:
         """Return the k documents most relevant to the words of the query, best first.
 
@@ -530,13 +530,13 @@ def _doc(match: Match) -> Doc:
 
 
 def _split_filter(
-    filter: Predicate | Filter | Mapping[str, Any] | None,
+    filter: Predicate | FilterLike,
 ) -> tuple[Predicate | None, Filter | None]:
     """Return the predicate and the store's filter, at most one of which is there."""
     if filter is None or isinstance(filter, Filter):
         return None, filter
     if isinstance(filter, Mapping):
-        return None, Filter.parse(cast(Mapping[str, Any], filter))
+        return None, Filter.parse(cast(Mapping[Field, Any], filter))
     if not callable(filter):
         raise TypeError(f"filter is a Filter, a dict or a function, got {type(filter).__name__}")
     if inspect.iscoroutinefunction(filter) or inspect.iscoroutinefunction(

@@ -15,7 +15,7 @@ from typing import Final, Protocol, TypeVar
 from lib.vector.composed import ComposedBackend
 from lib.vector.contract import FilterLike, ScanStore
 from lib.vector.facets import Tally
-from lib.vector.filter import Filter, matches
+from lib.vector.filter import Field, Filter, matches
 from lib.vector.records import Facet, Match, Record
 
 
@@ -122,7 +122,7 @@ async def pages(
 
 
 async def faceted(
-    store: ScanStore, field: str, limit: int, *, filter: FilterLike, namespace: str | None
+    store: ScanStore, field: Field, limit: int, *, filter: FilterLike, namespace: str | None
 ) -> Facet:
     """Return the values of a field, counted by reading every record that passes."""
     tally, read = Tally(field), pages(store, filter=filter, size=_A_PAGE, namespace=namespace)

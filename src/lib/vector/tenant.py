@@ -26,7 +26,7 @@ from lib.vector.contract import (
     method_of,
     query_hybrid,
 )
-from lib.vector.filter import F, Filter
+from lib.vector.filter import F, Field, Filter
 from lib.vector.filter.language import And
 from lib.vector.filter.refusals import Refusal, declared_refusals
 from lib.vector.ordering import listed
@@ -341,7 +341,7 @@ class TenantVectorStore(AsyncStore):
 
     async def facet(
         self,
-        field: str,
+        field: Field,
         *,
         filter: FilterLike = None,
         limit: int = 100,

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from lib.errors import DimensionMismatch, InvalidMeta, InvalidVector
 from lib.vector.exact.search import row_lengths
-from lib.vector.filter import Filter
+from lib.vector.filter import Field, Filter
+from lib.vector.filter.field import field_of, names_of
 from lib.vector.records import Metric, Record, Vector
 from lib.vector.values import plain_scalar, plain_text, python_value, whole_number
 
@@ -135,14 +136,15 @@ def checked_k(k: int) -> int:
     return whole
 
 
-def checked_facet(field: str, limit: int) -> int:
-    """Return how many values of a field are wanted; refuse what is no field, or not positive."""
-    if not isinstance(cast(object, field), str):
-        raise TypeError(f"expected the name of a field, got {type(field).__name__}")
+def checked_facet(field: Field, limit: int) -> tuple[Field, int]:
+    """Return the field, and how many of its values are wanted; refuse what is neither."""
+    names = names_of(field)
+    if not names or not all(isinstance(cast(object, name), str) for name in names):
+        raise TypeError(f"expected the name of a field or a tuple of names, got {field!r}")
     whole = whole_number(limit)
     if whole is None or whole < 1:
         raise ValueError(f"limit is how many values to return, at least 1, got {limit!r}")
-    return whole
+    return field_of(names), whole
 
 
 def checked_threshold(threshold: float | None) -> float | None:

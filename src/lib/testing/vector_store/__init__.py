@@ -17,7 +17,7 @@ as operators that its filters do not have. What is not declared is not tested.
 """
 
 from lib.testing import extra as extra
-from lib.testing.vector_store.cases import features, random_filter, random_meta
+from lib.testing.vector_store.cases import features, random_filter, random_meta, random_nested_meta
 from lib.testing.vector_store.changes import ChangeContract
 from lib.testing.vector_store.facets import FacetContract
 from lib.testing.vector_store.filters import FilterContract
@@ -42,6 +42,7 @@ __all__ = [
     "features",
     "random_filter",
     "random_meta",
+    "random_nested_meta",
 ]
 
 

@@ -13,6 +13,8 @@ KEYS = (
     "a", "b", "naïve", "日本", "", " ", "a.b", "a[0]", "$x", "$eq", "#x", "it's", 'say "x"',
     "back\\slash", "new\nline", "x' OR '1'='1", "%", "null", "x" * 300,
 )  # fmt: skip
+STEPS = ("a", "b", "a.b", 'say "x"', "back\\slash", "$x", "", "0")
+"""Keys of objects that stand within each other; no name is a place in a list."""
 SCALARS: tuple[bool | float | str, ...] = (
     True, False, 0, 1, -1, 2, 10, 9, 0.0, -0.0, 1.0, 1.5, -1.5, 0.1, 1e308, -1e308, 5e-324,
     2**53 - 1, 2**53, 2**53 + 1, float(2**53), 2**63 - 1, -(2**63), float(2**63),
@@ -26,16 +28,28 @@ def random_meta(random: Random) -> dict[str, Any]:
     return {key: _value(random) for key in random.sample(KEYS, random.randint(0, 6))}
 
 
-def random_filter(random: Random, depth: int = 3) -> Filter:
-    """Return a filter that nests so deep at most."""
+def random_nested_meta(random: Random, depth: int = 3) -> dict[str, Any]:
+    """Return metadata of objects within each other, so deep at most, and of other values."""
+    return {
+        key: random_nested_meta(random, depth - 1)
+        if depth > 1 and random.random() < 0.6
+        else _value(random)
+        for key in random.sample(STEPS, random.randint(1, len(STEPS)))
+    }
+
+
+def random_filter(random: Random, depth: int = 3, *, nested: bool = False) -> Filter:
+    """Return a filter that nests so deep at most, perhaps on fields of nested objects."""
     shape = random.random() if depth else 1.0
     if shape < 0.15:
-        return ~random_filter(random, depth - 1)
+        return ~random_filter(random, depth - 1, nested=nested)
     if shape < 0.5:
         kind = And if shape < 0.33 else Or
-        parts = [random_filter(random, depth - 1) for _ in range(random.randint(1, 3))]
-        return kind(tuple(parts))
-    return _leaf(random, random.choice(KEYS[:6] if random.random() < 0.7 else KEYS))
+        count = random.randint(1, 3)
+        return kind(tuple(random_filter(random, depth - 1, nested=nested) for _ in range(count)))
+    if nested:
+        return _leaf(random, F(*random.choices(STEPS, k=random.randint(1, 3))))
+    return _leaf(random, F(random.choice(KEYS[:6] if random.random() < 0.7 else KEYS)))
 
 
 def features(filter: Filter) -> frozenset[Refusal]:
@@ -62,8 +76,8 @@ def _element(random: Random) -> Any:
     return random.choice(SCALARS)
 
 
-def _leaf(random: Random, key: str) -> Filter:
-    field, operator = F(key), random.choice(LEAF_OPERATORS)
+def _leaf(random: Random, field: F) -> Filter:
+    operator = random.choice(LEAF_OPERATORS)
     match operator:
         case "$in" | "$nin":
             values = random.sample((*SCALARS, None), random.randint(0, 4))

@@ -17,7 +17,11 @@ METAS: tuple[dict[str, Any], ...] = (
     {"x": ["a", "c", "a", None, ["d"], 1], "n": "3"},
     {"x": True, "n": None},
     {"x": 1, "y": "b"},
-    {"x": {"a": 1}},
+    {"x": {"a": 1, "deep": {"b": "z"}}},
+    {"o": {"x": "a"}},
+    {"o": {"x": ["b", "a"]}},
+    {"o": [{"x": "a"}]},
+    {"o.x": "c"},
     {},
 )
 VALUES = Facet(
@@ -44,7 +48,20 @@ class FacetContract(StoreTests):
             assert await store.facet("y") == Facet(
                 values=[("b", 1)], distinct=1, minimum=None, maximum=None
             )
-            for field in ("none", "", "x.a", 'say "x"', "it's"):
+            assert (await store.facet(("x", "a"))).values == [(1, 1)]
+            assert (await store.facet(("x", "deep", "b"))).values == [("z", 1)]
+            assert (await store.facet(("o", "x"))).values == [("a", 2), ("b", 1)]
+            assert await store.facet(("y",)) == await store.facet("y")
+            for field in (
+                "none",
+                "",
+                "x.a",
+                'say "x"',
+                "it's",
+                ("o", "none"),
+                ("y", "b"),
+                ("o", "0"),
+            ):
                 with case(field):
                     assert await store.facet(field) == NOTHING
 
@@ -58,8 +75,9 @@ class FacetContract(StoreTests):
             for limit in (0, -1, True, "1"):
                 with case(limit), pytest.raises(ValueError, match="limit is"):
                     await store.facet("x", limit=limit)
-            with pytest.raises(TypeError, match="name of a field"):
-                await store.facet(None)
+            for field in (None, (), ("x", 1), ["x"]):
+                with case(field), pytest.raises(TypeError, match="name of a field"):
+                    await store.facet(field)
 
         self._with_facets(using, body)
 

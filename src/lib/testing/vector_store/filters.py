@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from lib.errors import InvalidFilter, UnsupportedFilter
-from lib.testing.vector_store.cases import random_filter, random_meta
+from lib.testing.vector_store.cases import random_filter, random_meta, random_nested_meta
 from lib.testing.vector_store.kit import StoreKind, StoreTests, Using, case, ids
 from lib.vector import F, Filter, Record, VectorStore
-from lib.vector.filter import matches
+from lib.vector.filter import Field, matches
 
 METAS: dict[str, dict[str, Any]] = {
     "nothing": {},
@@ -59,7 +59,42 @@ FILTERS: dict[str, tuple[Filter, set[str]]] = {
     "or": ((F("x") == "a") | (F("y") == 1), {"a", "other field"}),
     "wide number": (F("x") == 2**53 + 1, {"wide"}),
 }
-INVALID: dict[str, tuple[Any, str, str | None, str | None]] = {
+NESTED_METAS: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "one": {"x": {"a": 1, "b": ["u"]}},
+    "text": {"x": {"a": "1", "b": "u"}},
+    "none": {"x": {"a": None}},
+    "no step": {"x": None},
+    "text step": {"x": "a"},
+    "JSON step": {"x": '{"a": 1}'},
+    "list step": {"x": [{"a": 1}, "u"]},
+    "deep": {"x": {"a": {"b": 2}}},
+    "dotted": {"x.a": 1, "x": {"a.b": 2}},
+    "quoted": {'"': {"\\": 1}},
+    "dollar": {"$x": {"$a": 1}},
+}
+NESTED_FILTERS: dict[str, tuple[Filter, set[str]]] = {
+    "number": (F("x", "a") == 1, {"one"}),
+    "not equal": (F("x", "a") != 1, NESTED_METAS.keys() - {"one"}),
+    "absent": (F("x", "a") == None, NESTED_METAS.keys() - {"one", "text", "deep"}),  # noqa: E711 - builds a filter
+    "one of": (F("x", "a").in_([1, "1"]), {"one", "text"}),
+    "above": (F("x", "a") > 0, {"one"}),
+    "above text": (F("x", "a") >= "", {"text"}),
+    "contains": (F("x", "b").contains("u"), {"one"}),
+    "exists": (F("x", "a").exists(), {"one", "text", "deep"}),
+    "exists not": (F("x", "b").exists(present=False), NESTED_METAS.keys() - {"one", "text"}),
+    "three names": (F("x", "a", "b") == 2, {"deep"}),
+    "dots in names": (F("x", "a.b") == 2, {"dotted"}),
+    "a dotted name": (F("x.a") == 1, {"dotted"}),
+    "no place in a list": (F("x", "0", "a") == 1, set()),
+    "quotes": (F('"', "\\") == 1, {"quoted"}),
+    "dollars": (F("$x", "$a") == 1, {"dollar"}),
+    "beside others": (
+        (F("x", "a") == 1) | ~F("x").exists(),
+        {"one", "nothing", "no step", "quoted", "dollar"},
+    ),
+}
+INVALID: dict[str, tuple[Any, str, Field | None, str | None]] = {
     "no mapping": ([], "R9", None, None),
     "an unknown operator": ({"x": {"$regex": "a"}}, "R11", "x", "$regex"),
     "an unknown connective": ({"$nor": [{}]}, "R11", None, "$nor"),
@@ -78,10 +113,23 @@ INVALID: dict[str, tuple[Any, str, str | None, str | None]] = {
     "NUL": ({"x": {"$in": ["a\0"]}}, "R2", "x", "$in"),
     "a key that is no text": ({1: 1}, "R1", None, None),
     "bytes": ({"x": b"a"}, "R2", "x", "$eq"),
+    "no name": ({(): 1}, "R1", None, None),
+    "a name that is no text": ({("x", 1): 1}, "R1", None, None),
+    "too many names": ({("x",) * 17: 1}, "R11", None, None),
+    "NUL in a nested name": ({("x", "\0"): 1}, "R2", ("x", "\0"), None),
+    "an operand of a nested field": ({("x", "$in"): [1]}, "R4", ("x", "$in"), "$eq"),
     "depth": (reduce(lambda inner, _: {"$not": inner}, range(17), {"x": 1}), "R11", None, None),
     "many conditions": ({"$or": [{"x": 1}] * 257}, "R11", None, None),
     "many values": ({"x": {"$in": list(range(10_001))}}, "R11", "x", "$in"),
 }
+SPECS: tuple[Any, ...] = (
+    None,
+    {},
+    {"x": {"$in": [1, "a"]}},
+    {"$or": [{"x": 1}, {"y": 1}]},
+    {("x", "a"): "a"},
+    {("x",): 1},
+)
 FILTERS_A_BATCH = 250
 BATCHES = 40 if os.environ.get("LIB_TEST_LONG") else 2
 """So many random filters for each store: 500, or 10,000 in the long mode."""
@@ -91,25 +139,12 @@ class FilterContract(StoreTests):
     """Filters in every call that takes one."""
 
     def test_a_filter_lets_through_what_its_rules_say(self, using: Using, kind: StoreKind) -> None:
-        records = [Record(name, [1.0, 0.0], "", meta) for name, meta in METAS.items()]
+        using(lambda store: let_through(store, kind, METAS, FILTERS))
 
-        async def let_through(store: VectorStore, filter: Filter, expected: set[str]) -> None:
-            await store.upsert(records)
-            if not kind.takes(store, filter):
-                await refused(store, filter)
-                return
-
-            assert set(ids(await store.query([1.0, 0.0], 50, filter=filter))) == expected
-            assert await store.count(filter=filter) == len(expected)
-            await store.delete(filter=filter)
-            assert await store.count() == len(METAS) - len(expected)
-
-        async def body(store: VectorStore) -> None:
-            for name, (filter, expected) in FILTERS.items():
-                with case(name):
-                    await let_through(store, filter, expected)
-
-        using(body)
+    def test_a_nested_field_is_a_key_of_an_object_and_of_nothing_else(
+        self, using: Using, kind: StoreKind
+    ) -> None:
+        using(lambda store: let_through(store, kind, NESTED_METAS, NESTED_FILTERS))
 
     @pytest.mark.parametrize("seed", range(BATCHES))
     def test_random_filters_let_through_what_the_reference_does(
@@ -118,20 +153,23 @@ class FilterContract(StoreTests):
         async def body(store: VectorStore) -> None:
             random = Random(seed)  # noqa: S311 - tests repeat
             metas = {str(number): random_meta(random) for number in range(60)}
-            await store.upsert([Record(name, [1.0, 0.0], "", meta) for name, meta in metas.items()])
+            await agrees(
+                store, kind, metas, [random_filter(random) for _ in range(FILTERS_A_BATCH)]
+            )
 
-            for _ in range(FILTERS_A_BATCH):
-                filter = random_filter(random)
-                if not kind.takes(store, filter):
-                    await refused(store, filter)
-                    continue
-                found = set(ids(await store.query([1.0, 0.0], 60, filter=filter)))
-                assert found == {name for name in metas if matches(filter, metas[name])}, filter
+        using(body)
+
+    def test_random_filters_on_nested_fields_do_so_too(self, using: Using, kind: StoreKind) -> None:
+        async def body(store: VectorStore) -> None:
+            random = Random(0)  # noqa: S311 - tests repeat
+            metas = {str(number): random_nested_meta(random) for number in range(60)}
+            filters = [random_filter(random, nested=True) for _ in range(FILTERS_A_BATCH)]
+            await agrees(store, kind, metas, filters)
 
         using(body)
 
     def test_what_is_no_filter_is_refused_by_rule_field_and_operator(self, using: Using) -> None:
-        async def refuse(store: VectorStore, spec: Any, facts: list[str | None]) -> None:
+        async def refuse(store: VectorStore, spec: Any, facts: list[Field | None]) -> None:
             for call in (
                 lambda: store.query([1.0, 0.0], filter=spec),
                 lambda: store.delete(["a"], filter=spec),
@@ -157,7 +195,7 @@ class FilterContract(StoreTests):
         async def body(store: VectorStore) -> None:
             await store.upsert([Record(name, [1.0, 0.0], "", meta) for name, meta in METAS.items()])
 
-            for spec in (None, {}, {"x": {"$in": [1, "a"]}}, {"$or": [{"x": 1}, {"y": 1}]}):
+            for spec in SPECS:
                 parsed = Filter.parse(spec)
                 if parsed is not None and not kind.takes(store, parsed):
                     continue
@@ -166,6 +204,39 @@ class FilterContract(StoreTests):
                 )
 
         using(body)
+
+
+async def let_through(
+    store: VectorStore,
+    kind: StoreKind,
+    metas: dict[str, dict[str, Any]],
+    filters: dict[str, tuple[Filter, set[str]]],
+) -> None:
+    """Expect of each filter the records that are named beside it, or that it is refused."""
+    for name, (filter, expected) in filters.items():
+        with case(name):
+            await store.upsert([Record(each, [1.0, 0.0], "", metas[each]) for each in metas])
+            if not kind.takes(store, filter):
+                await refused(store, filter)
+                continue
+
+            assert set(ids(await store.query([1.0, 0.0], 50, filter=filter))) == expected
+            assert await store.count(filter=filter) == len(expected)
+            await store.delete(filter=filter)
+            assert await store.count() == len(metas) - len(expected)
+
+
+async def agrees(
+    store: VectorStore, kind: StoreKind, metas: dict[str, dict[str, Any]], filters: list[Filter]
+) -> None:
+    """Expect of each filter what the reference lets through, or that it is refused."""
+    await store.upsert([Record(name, [1.0, 0.0], "", meta) for name, meta in metas.items()])
+    for filter in filters:
+        if not kind.takes(store, filter):
+            await refused(store, filter)
+            continue
+        expected = {name for name in metas if matches(filter, metas[name])}
+        assert set(ids(await store.query([1.0, 0.0], 60, filter=filter))) == expected, filter
 
 
 async def refused(store: VectorStore, filter: Filter) -> None:

@@ -19,6 +19,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from lib.vector.filter.field import Field, values_at
 from lib.vector.filter.language import And, Filter, Leaf, Not, Or
 from lib.vector.filter.operands import Operand
 
@@ -35,7 +36,7 @@ class Columns:
     def __init__(self, read: Callable[[int, int], Iterable[Mapping[str, Any]]]) -> None:
         """Take what reads the metadata of rows, from one to before another; rows never change."""
         self._read = read
-        self._columns: dict[str, Column] = {}
+        self._columns: dict[Field, Column] = {}
 
     def pending(self, filter: Filter, n: int) -> int:
         """Return how many values must be read before `mask` can answer."""
@@ -46,11 +47,11 @@ class Columns:
         for field in fields(filter):
             column = self._columns.setdefault(field, Column())
             if len(column) < n:
-                column.extend([meta.get(field) for meta in self._read(len(column), n)])
+                column.extend(values_at(self._read(len(column), n), field))
         return mask(filter, self._columns, n)
 
 
-def mask(filter: Filter, columns: Mapping[str, Column], n: int) -> Mask:
+def mask(filter: Filter, columns: Mapping[Field, Column], n: int) -> Mask:
     """Return for each of the first n rows whether it passes, by the columns of its fields."""
 
     def masks(parts: tuple[Filter, ...]) -> Iterator[Mask]:
@@ -222,11 +223,11 @@ def _range(values: list[Any], operator: str, operand: Any) -> slice:
             return slice(bisect_right(values, operand))
 
 
-def fields(filter: Filter) -> set[str]:
+def fields(filter: Filter) -> set[Field]:
     """Return the fields that a filter names."""
     match filter:
         case And(parts) | Or(parts):
-            return set[str]().union(*map(fields, parts))
+            return set[Field]().union(*map(fields, parts))
         case Not(part):
             return fields(part)
         case Leaf(field):

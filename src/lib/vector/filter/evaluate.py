@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from operator import ge, gt, le, lt
 from typing import Any, Literal, cast
 
+from lib.vector.filter.field import value_at
 from lib.vector.filter.language import And, Filter, Leaf, Not, Or
 from lib.vector.filter.operands import Operand
 
@@ -25,7 +26,7 @@ def matches(filter: Filter, meta: Mapping[str, Any]) -> bool:
         case Not(part):
             return not matches(part, meta)
         case Leaf(field, operator, operand):
-            return _holds(meta.get(field), operator, operand)
+            return _holds(value_at(meta, field), operator, operand)
         case _:
             raise TypeError(f"not a filter: {type(filter).__name__}")
 

@@ -8,8 +8,9 @@ from difflib import get_close_matches
 from typing import Any, ClassVar, NoReturn, cast
 
 from lib.errors import InvalidFilter
+from lib.vector.filter.field import Field, checked_field, names_of
 from lib.vector.filter.operands import LEAF_OPERATORS, LeafOperator, Operand, checked_operand
-from lib.vector.values import Scalar, plain_text
+from lib.vector.values import Scalar
 
 MAX_DEPTH = 16
 MAX_LEAVES = 256
@@ -26,7 +27,7 @@ class Filter:
     __slots__ = ()
 
     @staticmethod
-    def parse(spec: Filter | Mapping[str, Any] | None) -> Filter | None:
+    def parse(spec: Filter | Mapping[str, Any] | Mapping[Field, Any] | None) -> Filter | None:
         """Return the filter that a mapping describes; None for None and for an empty mapping.
 
         Args:
@@ -68,9 +69,9 @@ class Filter:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leaf(Filter):
-    """One operator on one top-level key of the metadata; the operand fits the operator."""
+    """One operator on one field of the metadata; the operand fits the operator."""
 
-    field: str
+    field: Field
     operator: LeafOperator
     operand: Operand
 
@@ -100,18 +101,25 @@ EVERYTHING: Filter = And(())
 
 
 class F:
-    """Builds filters on one metadata field: `(F("year") >= 2020) & F("tags").contains("x")`."""
+    """Builds filters on one metadata field: `(F("year") >= 2020) & F("tags").contains("x")`.
+
+    `F("author", "name")` is the key `name` of the object `author`.
+    """
 
     __slots__ = ("_field",)
     __array_ufunc__ = None  # so that a number of numpy on the left leaves the comparison to us
 
-    def __init__(self, field: str) -> None:
+    def __init__(self, field: str, *nested: str) -> None:
         """Take the name of a top-level key, literally: dots, `$` and quotes mean nothing.
 
+        Args:
+            field: the name.
+            nested: the names of keys of the object that stands there, from the outside in.
+
         Raises:
-            InvalidFilter: it is not a string that can be a key.
+            InvalidFilter: a name is not a string that can be a key, or there are more than 16.
         """
-        self._field = _checked_field(field)
+        self._field = checked_field((field, *nested))
 
     def __eq__(self, value: Scalar | None) -> Filter:  # type: ignore[override] - a builder
         return self._leaf("$eq", value)
@@ -156,7 +164,7 @@ class F:
         raise TypeError("a field has no truth value: compare it, or ask `.exists()`")
 
     def __repr__(self) -> str:
-        return f"F({self._field!r})"
+        return f"F({', '.join(map(repr, names_of(self._field)))})"
 
 
 class _Reader:
@@ -191,7 +199,7 @@ class _Reader:
             case str() if key.startswith("$"):
                 raise _unknown_operator(key, "$and", "$or", "$not")
             case _:
-                yield from self._conditions(_checked_field(key), value)
+                yield from self._conditions(checked_field(key), value)
 
     def _parts(self, operator: str, value: object, depth: int) -> tuple[Filter, ...]:
         if not isinstance(value, list | tuple) or not value:
@@ -202,7 +210,7 @@ class _Reader:
             )
         return tuple(self.conjunction(part, depth + 1) for part in cast(list[object], value))
 
-    def _conditions(self, field: str, value: object) -> Iterator[Filter]:
+    def _conditions(self, field: Field, value: object) -> Iterator[Filter]:
         conditions = cast(object, value) if isinstance(value, Mapping) else {"$eq": value}
         if not conditions:
             raise InvalidFilter(
@@ -248,16 +256,7 @@ def _size(tree: Filter) -> tuple[int, int]:
             return 0, 1
 
 
-def _checked_field(field: object) -> str:
-    if not isinstance(field, str):
-        raise InvalidFilter(f"a field name is a str, got {type(field).__name__}", rule="R1")
-    try:
-        return plain_text(field)
-    except ValueError as fault:
-        raise InvalidFilter(f"field name {field!r}: {fault}", rule="R2", field=field) from None
-
-
-def _unknown_operator(operator: object, *known: str, field: str | None = None) -> InvalidFilter:
+def _unknown_operator(operator: object, *known: str, field: Field | None = None) -> InvalidFilter:
     place = f" on {field!r}" if field is not None else ""
     close = get_close_matches(str(operator), known, n=1, cutoff=0.5)
     way_out = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"

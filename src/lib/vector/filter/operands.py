@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Literal, TypeAlias, cast, get_args
 
 from lib.errors import InvalidFilter
+from lib.vector.filter.field import Field
 from lib.vector.values import Scalar, plain_scalar, python_value
 
 LeafOperator = Literal[
@@ -18,7 +19,7 @@ LEAF_OPERATORS: tuple[LeafOperator, ...] = get_args(LeafOperator)
 MAX_VALUES = 10_000
 
 
-def checked_operand(field: str, operator: LeafOperator, operand: object) -> Operand:
+def checked_operand(field: Field, operator: LeafOperator, operand: object) -> Operand:
     """Return the operand as plain, immutable data.
 
     Raises:

@@ -10,16 +10,18 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final, Literal, TypeAlias, cast, get_args
 
 from lib.errors import UnsupportedFilter
+from lib.vector.filter.field import Field, names_of
 from lib.vector.filter.language import And, Filter, Leaf, Not, Or
 from lib.vector.filter.operands import LeafOperator
 
-Feature = Literal["string order", "wide number", "quoted key", "complement"]
+Feature = Literal["string order", "wide number", "quoted key", "complement", "nested"]
 """What a store may be unable to say.
 
 - string order: `$gt`, `$gte`, `$lt` or `$lte` with a string.
 - wide number: an operand beyond 2**53 - 1 on either side, where 64-bit floats skip integers.
 - quoted key: a field with a double quote or a backslash in its name, `$exists` apart.
 - complement: `$ne`, `$nin`, `$not`, `$exists: false`, or None as an operand.
+- nested: a field within an object.
 """
 
 Refusal: TypeAlias = Feature | LeafOperator | Literal["$and", "$or", "$not"]
@@ -36,6 +38,7 @@ _HINTS: Final[Mapping[Feature, str]] = {
     "wide number": "it compares 64-bit floats, so keep within 2**53 or store a string",
     "quoted key": "it cannot address a key with a quote or a backslash",
     "complement": "what it answers for records without the field is not documented",
+    "nested": "it filters by top-level fields alone, so store the value as one of them, too",
 }
 _MAX_SAFE: Final = 2**53 - 1
 _COMPLEMENTS: Final = {"$ne", "$nin"}
@@ -88,7 +91,7 @@ def _class_name(store: object) -> str:
     return (store if isinstance(store, type) else type(store)).__name__
 
 
-def _needs(filter: Filter) -> Iterator[tuple[str, str, Refusal]]:
+def _needs(filter: Filter) -> Iterator[tuple[str, Field, Refusal]]:
     """Yield operator, field and need of every operator and feature in the filter."""
     match filter:
         case And(parts) | Or(parts):
@@ -120,13 +123,16 @@ def _leaf_needs(leaf: Leaf, feature: Feature) -> bool:
                 isinstance(value, int | float) and abs(value) > _MAX_SAFE for value in values
             )
         case "quoted key":
-            return leaf.operator != "$exists" and ('"' in leaf.field or "\\" in leaf.field)
+            names = "".join(names_of(leaf.field))
+            return leaf.operator != "$exists" and ('"' in names or "\\" in names)
         case "complement":
             absence = leaf.operator == "$exists" and not leaf.operand
             return leaf.operator in _COMPLEMENTS or absence or None in values
+        case "nested":
+            return isinstance(leaf.field, tuple)
 
 
-def _first_field(filter: Filter) -> str:
+def _first_field(filter: Filter) -> Field:
     match filter:
         case And(parts) | Or(parts):
             return _first_field(parts[0])

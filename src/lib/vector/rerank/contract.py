@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import chain
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from lib._util.turns import turn
-from lib.vector.filter import Filter
+from lib.vector.contract import FilterLike
 from lib.vector.index import Hybrid, Predicate
 from lib.vector.records import Hit
 from lib.vector.validate import checked_k
@@ -44,7 +44,7 @@ class Index(Protocol):
         query: str,
         k: int = 5,
         *,
-        filter: Predicate | Filter | dict[str, Any] | None = None,
+        filter: Predicate | FilterLike = None,
         hybrid: Hybrid | None = None,
     ) -> list[Hit]:
         """Return the k best documents for the query, best first."""

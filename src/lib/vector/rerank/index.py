@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from lib._util.operations import MAX_DOCUMENTS, MAX_QUERY_CHARS, model_of, operation
 from lib.errors import VectorError
-from lib.vector.filter import Filter
+from lib.vector.contract import FilterLike
 from lib.vector.index import Hybrid, Predicate
 from lib.vector.records import Hit
 from lib.vector.rerank.contract import Index, Reranker
@@ -42,7 +41,7 @@ class RerankingIndex:
         query: str,
         k: int = 5,
         *,
-        filter: Predicate | Filter | dict[str, Any] | None = None,
+        filter: Predicate | FilterLike = None,
         hybrid: Hybrid | None = None,
     ) -> list[Hit]:
         """Return the k best of `fetch_k` candidates, best first.

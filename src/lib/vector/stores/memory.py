@@ -19,7 +19,7 @@ from lib.vector.contract import FilterLike
 from lib.vector.exact.partition import Partition, Snapshot
 from lib.vector.exact.search import Selection, effort, nearest, row_lengths
 from lib.vector.facets import Tally
-from lib.vector.filter import Filter
+from lib.vector.filter import Field, Filter
 from lib.vector.filter.columns import Columns, Mask
 from lib.vector.offload import copying, offload, offload_whole
 from lib.vector.records import Facet, Match, Metric, Record
@@ -81,7 +81,7 @@ class InMemoryVectorStore(HybridBackedStore["_Namespaces"]):
 
     async def facet(
         self,
-        field: str,
+        field: Field,
         *,
         filter: FilterLike = None,
         limit: int = 100,
@@ -89,11 +89,11 @@ class InMemoryVectorStore(HybridBackedStore["_Namespaces"]):
     ) -> Facet:
         """Return the values of a field among the records that pass, with their counts."""
         await turn()
-        most, name = checked_facet(field, limit), checked_namespace(namespace)
+        (wanted, most), name = checked_facet(field, limit), checked_namespace(namespace)
         return await self._filtered(
             filter,
-            lambda plan: self._run(lambda backend: backend.facet(name, field, plan, most)),
-            otherwise=Tally(field).facet(most),
+            lambda plan: self._run(lambda backend: backend.facet(name, wanted, plan, most)),
+            otherwise=Tally(wanted).facet(most),
         )
 
 
@@ -263,7 +263,7 @@ class _Namespaces:
         _, among = await self._selected(namespace, filter)
         return among.count
 
-    async def facet(self, namespace: str, field: str, filter: Filter | None, limit: int) -> Facet:
+    async def facet(self, namespace: str, field: Field, filter: Filter | None, limit: int) -> Facet:
         """Return the values of a field; reads metadata alone, and copies nothing."""
         tally = Tally(field)
         snapshot, among = await self._selected(namespace, filter)

@@ -30,6 +30,13 @@ SAME: dict[str, tuple[Filter, dict[str, Any]]] = {
     "not": (~(F("x") == 1), {"$not": {"x": 1}}),
     "two fields": ((F("x") == 1) & (F("y") == 2), {"x": 1, "y": 2}),
     "two operators": ((F("x") >= 1) & (F("x") < 2), {"x": {"$gte": 1, "$lt": 2}}),
+    "a nested field": (F("x", "y") > 1, {("x", "y"): {"$gt": 1}}),
+    "a field of one name": (F("x") == 1, {("x",): 1}),
+    "nested and not": (
+        (F("x", "y.z") == 1) & (F("x") == 2),
+        {("x", "y.z"): 1, "x": 2},
+    ),
+    "a nested field of dollars": (F("$x", "$and") == 1, {("$x", "$and"): 1}),
     "a chain": (
         (F("x") == 1) | (F("x") == 2) | (F("x") == 3),
         {"$or": [{"x": 1}, {"x": 2}, {"x": 3}]},
@@ -72,6 +79,7 @@ def test_filters_are_equal_when_they_are_written_alike() -> None:
     assert (F("x") == 1) != (F("x") == True)  # noqa: E712 - builds a filter
     assert (F("x") == 1) != (F("x") == 1.0)
     assert (F("x") == 1) != "x"
+    assert (F("x", "y") == 1) != (F("x.y") == 1)
 
 
 def test_operands_lose_what_only_their_class_has() -> None:
@@ -114,6 +122,7 @@ def test_a_filter_is_combined_with_filters_only(other: Any) -> None:
 
 def test_a_field_shows_its_name() -> None:
     assert repr(F("it's")) == 'F("it\'s")'
+    assert repr(F("a", "b")) == "F('a', 'b')"
 
 
 KNOWN = "$eq, $ne, $gt, $gte, $lt, $lte, $in, $nin, $exists, $contains"

@@ -14,7 +14,8 @@ from lib.vector import (
     QdrantVectorStore,
     SQLiteVectorStore,
 )
-from lib.vector.filter import And, Not
+from lib.vector.filter import And, Field, Not
+from lib.vector.filter.field import top_level
 from lib.vector.filter.refusals import FEATURES, checked, declared_refusals, features
 
 STORES = (
@@ -38,10 +39,11 @@ STORES = (
         (~(F("a") == 1), "$not", "a", "not documented"),
         (Not(And((F("x") == 1, F("y") == 2))), "$not", "x", "not documented"),
         (Not(Not(F("z") == 1)), "$not", "z", "not documented"),
+        ((F("a") == 1) & (F("a", "b") == 2), "$eq", ("a", "b"), "top-level fields"),
     ],
 )
 def test_a_refusal_names_operator_field_and_way_out(
-    filter: Filter, operator: str, field: str, way_out: str
+    filter: Filter, operator: str, field: Field, way_out: str
 ) -> None:
     with pytest.raises(UnsupportedFilter, match=way_out) as refusal:
         checked(filter, store=PineconeVectorStore)
@@ -78,6 +80,12 @@ def test_a_store_declares_operators_that_it_does_not_have() -> None:
             checked(filter, store=Narrow())
         assert (refusal.value.operator, refusal.value.store) == (operator, "Narrow")
     checked((F("x") == 1) & (F("y") > "a"), store=Narrow())
+
+
+def test_a_translator_takes_no_nested_field_for_a_top_level_one() -> None:
+    assert top_level("a") == "a"
+    with pytest.raises(TypeError, match="declare the refusal 'nested'"):
+        top_level(("a", "b"))
 
 
 def test_a_store_that_declares_nothing_takes_every_filter() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 from lib.vector.filter import And, Filter, Leaf, Not, Or
+from lib.vector.filter.field import top_level
 from lib.vector.filter.operands import Operand
 from lib.vector.stores.chroma import records
 
@@ -42,31 +43,32 @@ def condition(filter: Filter, *, negated: bool = False) -> Where:
 
 def _leaf(leaf: Leaf, *, negated: bool) -> Where:
     operand: Any = leaf.operand
+    field = top_level(leaf.field)
     match leaf.operator:
         case "$eq" | "$in":
             return _one_of(leaf, negated=negated)
         case "$ne" | "$nin":
             return _one_of(leaf, negated=not negated)
         case "$exists":
-            return _marked(records.present(leaf.field), there=operand != negated)
+            return _marked(records.present(field), there=operand != negated)
         case "$contains":
-            return _marked(records.element(leaf.field, operand), there=not negated)
+            return _marked(records.element(field, operand), there=not negated)
         case _ if negated:
-            beyond = {records.value(leaf.field): {_OPPOSITE[leaf.operator]: float(operand)}}
-            return _joined([beyond, _marked(records.number(leaf.field), there=False)], every=False)
+            beyond = {records.value(field): {_OPPOSITE[leaf.operator]: float(operand)}}
+            return _joined([beyond, _marked(records.number(field), there=False)], every=False)
         case _:
-            return {records.value(leaf.field): {leaf.operator: float(operand)}}
+            return {records.value(field): {leaf.operator: float(operand)}}
 
 
 def _one_of(leaf: Leaf, *, negated: bool) -> Where:
+    field = top_level(leaf.field)
     values = leaf.operand if isinstance(leaf.operand, tuple) else (leaf.operand,)
     wanted = [value for value in values if value is not None]
     ways = [
-        {records.value(leaf.field): {"$nin" if negated else "$in": same}}
-        for same in _classes(wanted)
+        {records.value(field): {"$nin" if negated else "$in": same}} for same in _classes(wanted)
     ]
     if len(wanted) < len(values):
-        ways.append(_marked(records.present(leaf.field), there=negated))
+        ways.append(_marked(records.present(field), there=negated))
     return _joined(ways, every=negated)
 
 

@@ -50,7 +50,7 @@ class ChromaVectorStore(BackedStore["Database"]):
     capabilities: ClassVar[frozenset[Capability]] = frozenset(
         {*BackedStore.capabilities, "existing"}
     )
-    refusals: ClassVar[frozenset[Refusal]] = frozenset({"string order", "wide number"})
+    refusals: ClassVar[frozenset[Refusal]] = frozenset({"string order", "wide number", "nested"})
 
     def __init__(
         self,

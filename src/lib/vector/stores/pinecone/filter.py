@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from lib.vector.filter import And, Filter, Leaf, Or
+from lib.vector.filter.field import top_level
 from lib.vector.stores.pinecone import records
 
 Condition: TypeAlias = dict[str, Any]
@@ -37,17 +38,18 @@ def condition(filter: Filter) -> Condition:
 
 def _leaf(leaf: Leaf) -> Condition:
     operand: Any = leaf.operand
+    field = top_level(leaf.field)
     match leaf.operator:
         case "$eq":
-            return {records.value(leaf.field): {"$eq": _plain(operand)}}
+            return {records.value(field): {"$eq": _plain(operand)}}
         case "$in":
-            return _one_of(leaf.field, operand)
+            return _one_of(field, operand)
         case "$exists":
-            return {records.KEYS: {"$eq": records.key(leaf.field)}}
+            return {records.KEYS: {"$eq": records.key(field)}}
         case "$contains":
-            return {records.elements(leaf.field): {"$eq": records.token(operand)}}
+            return {records.elements(field): {"$eq": records.token(operand)}}
         case _:
-            return {records.value(leaf.field): {leaf.operator: float(operand)}}
+            return {records.value(field): {leaf.operator: float(operand)}}
 
 
 def _one_of(field: str, values: tuple[Any, ...]) -> Condition:

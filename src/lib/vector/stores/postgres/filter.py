@@ -2,7 +2,8 @@
 
 Each condition is true or false and never NULL, so that NOT is its exact complement. Equality is
 containment (`@>`), which tells the JSON types apart and which the GIN index on `meta` answers;
-comparisons test the type first, since `jsonb` orders any string above any number.
+comparisons test the type first, since `jsonb` orders any string above any number. A nested key is
+reached by `->`, name by name: unlike `#>`, it never takes a name for a place in an array.
 
 Source: https://www.postgresql.org/docs/18/datatype-json.html, "jsonb Containment and Existence".
 """
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from lib.vector.filter import And, Filter, Leaf, Not, Or
+from lib.vector.filter.field import names_of
 from lib.vector.stores.postgres.driver import sql
 
 _ORDER: Final = {
@@ -93,34 +95,45 @@ class _Leaf:
         if 0 < len(values) <= _INDEXED_VALUES:
             ways.extend(self._containing(value) for value in values)
         elif values:
+            stored, _ = self._value()
             listed = self._named([_encode(_decimal(value)) for value in values])
-            equal = "coalesce(meta -> {} = ANY({}::jsonb[]), false)"
-            ways.append(sql.SQL(equal).format(self._field(), listed))
+            equal = "coalesce(({}) = ANY({}::jsonb[]), false)"
+            ways.append(sql.SQL(equal).format(stored, listed))
         if len(values) < len(wanted):
             ways.append(_negated(self._present()))
         return _joined(" OR ", ways)
 
     def _containing(self, value: Any) -> sql.Composable:
-        part = _encode(_decimal({self._leaf.field: value}))
-        return sql.SQL("meta @> {}::jsonb").format(self._named(part))
+        part = _decimal(value)
+        for name in reversed(names_of(self._leaf.field)):
+            part = {name: part}
+        return sql.SQL("meta @> {}::jsonb").format(self._named(_encode(part)))
 
     def _present(self) -> sql.Composable:
-        there = "coalesce(jsonb_typeof(meta -> {}) <> 'null', false)"
-        return sql.SQL(there).format(self._field())
+        there = "coalesce(jsonb_typeof({}) <> 'null', false)"
+        stored, _ = self._value()
+        return sql.SQL(there).format(stored)
 
     def _ordered(self) -> sql.Composable:
-        field, order = self._field(), _ORDER[self._leaf.operator]
+        (stored, text), order = self._value(), _ORDER[self._leaf.operator]
         if isinstance(self._leaf.operand, str):
-            test = "jsonb_typeof(meta -> {0}) = 'string' AND (meta ->> {0}) COLLATE \"C\" {1} {2}"
+            test = "jsonb_typeof({0}) = 'string' AND ({1}) COLLATE \"C\" {2} {3}"
             value = self._named(self._leaf.operand)
         else:
-            test = "jsonb_typeof(meta -> {0}) = 'number' AND (meta -> {0}) {1} {2}::jsonb"
+            test = "jsonb_typeof({0}) = 'number' AND ({0}) {2} {3}::jsonb"
             value = self._named(_encode(_decimal(self._leaf.operand)))
-        compared = sql.SQL(test).format(field, order, value)
+        compared = sql.SQL(test).format(stored, text, order, value)
         return sql.SQL("coalesce({}, false)").format(compared)
 
-    def _field(self) -> sql.Composable:
-        return sql.SQL("{}::text").format(self._named(self._leaf.field))
+    def _value(self) -> tuple[sql.Composable, sql.Composable]:
+        """Return the value of the field, as `jsonb` and as text; NULL where it is absent."""
+        names = map(self._named, names_of(self._leaf.field))
+        *outer, last = [sql.SQL("{}::text").format(name) for name in names]
+        within = sql.SQL(" -> ").join([sql.SQL("meta"), *outer])
+        return (
+            sql.SQL("{} -> {}").format(within, last),
+            sql.SQL("{} ->> {}").format(within, last),
+        )
 
     def _named(self, value: Any) -> sql.Placeholder:
         name = f"filter_{len(self._parameters)}"

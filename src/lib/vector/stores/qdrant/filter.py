@@ -21,6 +21,7 @@ from typing import Any, Final
 from qdrant_client import models
 
 from lib.vector.filter import And, Filter, Leaf, Not, Or
+from lib.vector.filter.field import top_level
 from lib.vector.filter.operands import Operand
 
 NAMESPACE: Final = "ns"
@@ -56,27 +57,29 @@ def condition(filter: Filter) -> models.Condition:
 
 
 def _leaf(leaf: Leaf) -> models.Condition:
+    field = top_level(leaf.field)
     match leaf.operator:
         case "$eq" | "$in":
             return _one_of(leaf)
         case "$ne" | "$nin":
             return _not(_one_of(leaf))
         case "$exists":
-            return _present(leaf.field) if leaf.operand else _not(_present(leaf.field))
+            return _present(field) if leaf.operand else _not(_present(field))
         case "$contains":
             # both: the first alone finds a scalar, the second alone an element of a nested list
             (test,) = _equal([leaf.operand])
-            return models.Filter(must=[_at(leaf.field, test), _at(leaf.field, test, "[]")])
+            return models.Filter(must=[_at(field, test), _at(field, test, "[]")])
         case _:
-            return _scalar(leaf.field, {"range": _range(leaf.operator, leaf.operand)})
+            return _scalar(field, {"range": _range(leaf.operator, leaf.operand)})
 
 
 def _one_of(leaf: Leaf) -> models.Condition:
+    field = top_level(leaf.field)
     values = leaf.operand if isinstance(leaf.operand, tuple) else (leaf.operand,)
     wanted = [value for value in values if value is not None]
-    ways: list[models.Condition] = [_scalar(leaf.field, test) for test in _equal(wanted)]
+    ways: list[models.Condition] = [_scalar(field, test) for test in _equal(wanted)]
     if len(wanted) < len(values):
-        ways.append(_not(_present(leaf.field)))
+        ways.append(_not(_present(field)))
     return _any(ways)
 
 

@@ -44,7 +44,7 @@ class QdrantVectorStore(BackedStore["Collection"]):
         {*BackedStore.capabilities, "existing"}
     )
     refusals: ClassVar[frozenset[Refusal]] = frozenset(
-        {"string order", "wide number", "quoted key"}
+        {"string order", "wide number", "quoted key", "nested"}
     )
 
     def __init__(

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from lib.vector.filter import Filter
 from lib.vector.filter.columns import Column, Mask, fields, mask
+from lib.vector.filter.field import Field, values_at
 
 _uses: Final = count(1)
 
@@ -32,7 +33,7 @@ class FieldColumns:
     def __init__(self, most_bytes: int) -> None:
         """Start without columns; keep about so many bytes at most, and those used last."""
         self._most_bytes = most_bytes
-        self._stored: dict[str, _Stored] = {}
+        self._stored: dict[Field, _Stored] = {}
 
     @property
     def nbytes(self) -> int:
@@ -41,7 +42,7 @@ class FieldColumns:
 
     def reader(self, filter: Filter | None) -> ColumnReader | None:
         """Return what reads the columns that a filter needs and that are not here."""
-        needed = set[str]() if filter is None else set(fields(filter))
+        needed = set[Field]() if filter is None else set(fields(filter))
         missing = needed.difference(self._stored)
         return ColumnReader(self, missing, needed) if missing else None
 
@@ -54,7 +55,7 @@ class FieldColumns:
             version: the number of the last write that they show: a column that was read later
                 lacks the values of rows that have died since.
         """
-        columns = dict[str, Column]()
+        columns = dict[Field, Column]()
         for field in fields(filter):
             stored = self._stored.get(field)
             if stored is None or stored.since > version:
@@ -63,7 +64,9 @@ class FieldColumns:
             columns[field] = stored.column
         return mask(filter, columns, n)
 
-    def put(self, columns: Mapping[str, Column], version: int, needed: AbstractSet[str]) -> None:
+    def put(
+        self, columns: Mapping[Field, Column], version: int, needed: AbstractSet[Field]
+    ) -> None:
         """Keep columns with the values of all rows that live after a write.
 
         Args:
@@ -78,7 +81,7 @@ class FieldColumns:
     def extend(self, metas: Sequence[Mapping[str, Any]]) -> None:
         """Append the metadata of the rows that follow."""
         for field, stored in self._stored.items():
-            stored.column.extend([meta.get(field) for meta in metas])
+            stored.column.extend(values_at(metas, field))
         self._shrink(frozenset())
 
     def moved(self, kept: NDArray[np.intp]) -> FieldColumns:
@@ -94,7 +97,7 @@ class FieldColumns:
         """Let go of all columns."""
         self._stored.clear()
 
-    def _shrink(self, needed: AbstractSet[str]) -> None:
+    def _shrink(self, needed: AbstractSet[Field]) -> None:
         """Let go of what was used longest ago, but for these columns and for one."""
         others = sorted(self._stored.keys() - needed, key=lambda field: self._stored[field].used)
         for field in others:
@@ -107,7 +110,7 @@ class ColumnReader:
     """The columns of fields while they are read, some rows at a time."""
 
     def __init__(
-        self, columns: FieldColumns, missing: AbstractSet[str], needed: AbstractSet[str]
+        self, columns: FieldColumns, missing: AbstractSet[Field], needed: AbstractSet[Field]
     ) -> None:
         """Start with the first row.
 
@@ -125,7 +128,7 @@ class ColumnReader:
         """Take the metadata of the next rows."""
         self.row += len(metas)
         for field, column in self._read.items():
-            column.extend([meta.get(field) for meta in metas])
+            column.extend(values_at(metas, field))
 
     def finish(self, version: int) -> None:
         """Put the columns where they are missing: they hold all rows that live after a write."""

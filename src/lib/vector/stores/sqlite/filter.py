@@ -2,6 +2,7 @@
 
 A key is compared with `json_each.key`, since a JSON path cannot address one that holds a quote;
 and every comparison tests the JSON type first, since SQLite would order any text above any number.
+A nested key is looked up in the object that the keys before it lead to.
 Each condition is an EXISTS, so it is never NULL and NOT is its exact complement.
 
 Source: https://www.sqlite.org/json1.html, "The json_each() and json_tree() table-valued functions".
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from lib.vector.filter import And, Filter, Leaf, Not, Or
+from lib.vector.filter.field import Field, names_of
 from lib.vector.filter.operands import Operand
 
 Condition: TypeAlias = tuple[str, list[Any]]
@@ -93,15 +95,19 @@ def _types(value: Operand) -> str:
     return _TEXT if isinstance(value, str) else _NUMBER
 
 
-def _present(field: str) -> Condition:
+def _present(field: Field) -> Condition:
     return _field(field, ("j.type <> 'null'", []))
 
 
-def _field(field: str, test: Condition) -> Condition:
+def _field(field: Field, test: Condition) -> Condition:
     sql, parameters = test
+    names, within = names_of(field), "meta"
+    for _ in names[1:]:  # of an object that is missing, `json_each(NULL)` has no row
+        # only fixed words stand in the SQL
+        within = f"(SELECT value FROM json_each({within}) WHERE key = ? AND type = 'object')"  # noqa: S608 - see above
     # the test is made of fixed words
-    exists = f"EXISTS(SELECT 1 FROM json_each(meta) j WHERE j.key = ? AND ({sql}))"  # noqa: S608 - see above
-    return exists, [field, *parameters]
+    exists = f"EXISTS(SELECT 1 FROM json_each({within}) j WHERE j.key = ? AND ({sql}))"  # noqa: S608 - see above
+    return exists, [*names, *parameters]
 
 
 def _negated(part: Condition) -> Condition:
