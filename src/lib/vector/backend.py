@@ -23,10 +23,11 @@ from lib.vector.contract import (
     FusionWord,
     checked_fusion,
 )
+from lib.vector.facets import Tally
 from lib.vector.filter import Field, Filter, fold
 from lib.vector.filter.refusals import Refusal, checked
 from lib.vector.offload import offload
-from lib.vector.ordering import faceted, good_enough, listed
+from lib.vector.ordering import good_enough, listed
 from lib.vector.records import Facet, Match, Metric, Record, Vector
 from lib.vector.text.fusion import Fusion, FusionLike
 from lib.vector.validate import (
@@ -51,6 +52,7 @@ T = TypeVar("T")
 
 _MAX_K: Final = 2**31 - 1
 """The largest k that is sent: a store has fewer records, and some databases fail above it."""
+_METAS_AT_ONCE: Final = 1000
 _CHECK_EFFORT: Final = 50_000  # of checking a record, see `offload`
 
 
@@ -504,10 +506,33 @@ class BackedStore(AsyncStore, Generic[B]):
     ) -> Facet:
         """Return the values of a field among the records that pass, with their counts.
 
-        Reads all of these records.
+        Reads all of these records, some at a time.
         """
-        wanted, most = checked_facet(field, limit)
-        return await faceted(self, wanted, most, filter=filter, namespace=namespace)
+        await turn()
+        (wanted, most), name = checked_facet(field, limit), checked_namespace(namespace)
+        return await self._filtered(
+            filter,
+            lambda plan: self._facet(name, wanted, plan, most),
+            otherwise=Tally(wanted).facet(most),
+        )
+
+    async def _facet(
+        self, namespace: str, field: Field, filter: Filter | None, limit: int
+    ) -> Facet:
+        """Return what `facet` does."""
+        tally, after, more = Tally(field), "", True
+        while more:
+            page = await self._metas(namespace, after, _METAS_AT_ONCE, filter)
+            tally.add(meta for _, meta in page)
+            after, more = page[-1][0] if page else "", len(page) == _METAS_AT_ONCE
+        return tally.facet(limit)
+
+    async def _metas(
+        self, namespace: str, after: str, limit: int, filter: Filter | None
+    ) -> list[tuple[str, dict[str, Any]]]:
+        """Return ids and metadata of the first records that pass and whose ids follow `after`."""
+        page = await self._run(lambda backend: backend.scan(namespace, after, limit, filter))
+        return [(record.id, record.meta) for record in page]
 
     def list_records(
         self,

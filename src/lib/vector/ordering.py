@@ -14,9 +14,8 @@ from typing import Final, Protocol, TypeVar
 
 from lib.vector.composed import ComposedBackend
 from lib.vector.contract import FilterLike, ScanStore
-from lib.vector.facets import Tally
-from lib.vector.filter import Field, Filter, matches
-from lib.vector.records import Facet, Match, Record
+from lib.vector.filter import Filter, matches
+from lib.vector.records import Match, Record
 
 
 class _Scored(Protocol):
@@ -28,7 +27,6 @@ T = TypeVar("T")
 S = TypeVar("S", bound=_Scored)
 
 _IDS_A_REQUEST: Final = 1000
-_A_PAGE: Final = 1000
 _SPARE = 8  # results beyond the k-th, to see where its score ends
 _GROWTH = 4
 
@@ -119,17 +117,6 @@ async def pages(
         after = page[-1].id
         if len(page) < size:
             return
-
-
-async def faceted(
-    store: ScanStore, field: Field, limit: int, *, filter: FilterLike, namespace: str | None
-) -> Facet:
-    """Return the values of a field, counted by reading every record that passes."""
-    tally, read = Tally(field), pages(store, filter=filter, size=_A_PAGE, namespace=namespace)
-    async with aclosing(read):
-        async for page in read:
-            tally.add(one.meta for one in page)
-    return tally.facet(limit)
 
 
 async def listed(

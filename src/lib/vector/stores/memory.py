@@ -13,9 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lib._util.turns import turn
 from lib.vector.backend import HybridBackedStore
-from lib.vector.contract import FilterLike
 from lib.vector.exact.partition import Partition, Snapshot
 from lib.vector.exact.search import Selection, effort, nearest, row_lengths
 from lib.vector.facets import Tally
@@ -27,7 +25,7 @@ from lib.vector.text.analysis import analyze, query_words
 from lib.vector.text.bm25 import BM25
 from lib.vector.text.coherence import coherence_for
 from lib.vector.text.fusion import Fusion, depth, fused_rows
-from lib.vector.validate import Batch, checked_facet, checked_namespace
+from lib.vector.validate import Batch
 from lib.vector.values import copied
 
 # What things cost beside reading one float: storing a record, reading a field, deciding on a row.
@@ -79,22 +77,10 @@ class InMemoryVectorStore(HybridBackedStore["_Namespaces"]):
             backend = self._backend or await self._opened()
             return await backend.query(namespace, query, k, filter, include_vectors=include_vectors)
 
-    async def facet(
-        self,
-        field: Field,
-        *,
-        filter: FilterLike = None,
-        limit: int = 100,
-        namespace: str | None = None,
+    async def _facet(
+        self, namespace: str, field: Field, filter: Filter | None, limit: int
     ) -> Facet:
-        """Return the values of a field among the records that pass, with their counts."""
-        await turn()
-        (wanted, most), name = checked_facet(field, limit), checked_namespace(namespace)
-        return await self._filtered(
-            filter,
-            lambda plan: self._run(lambda backend: backend.facet(name, wanted, plan, most)),
-            otherwise=Tally(wanted).facet(most),
-        )
+        return await self._run(lambda backend: backend.facet(namespace, field, filter, limit))
 
 
 class _Namespaces:

@@ -246,3 +246,16 @@ async def test_a_file_in_a_folder_that_is_not_there_is_refused_with_the_way_out(
 
     with pytest.raises(StoreReadOnly, match=r"\(is its folder there, and writable\?\)"):
         await store.setup()
+
+
+async def test_a_facet_reads_metadata_and_no_vector(tmp_path: Path) -> None:
+    path, most = tmp_path / "vectors.db", 2_500
+    async with SQLiteVectorStore(path, dimension=2) as store:
+        await store.upsert([Record(f"{n}", [1.0, n], "", {"n": n % 5}) for n in range(most)])
+    alter(path, "UPDATE lib_vectors SET vector = x'00'")
+
+    async with SQLiteVectorStore(path, dimension=2) as store:
+        assert (await store.facet("n")).values == [(n, most // 5) for n in range(5)]
+        assert (await store.facet("n", filter={"n": {"$gt": 3}})).values == [(4, most // 5)]
+        with pytest.raises(StoreCorrupt):
+            await store.scan()

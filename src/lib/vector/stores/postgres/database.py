@@ -74,6 +74,7 @@ _FOLLOWING: Final = sql.SQL("""
     WHERE {where} AND r.id COLLATE "C" > %(after)s::text
     ORDER BY r.id COLLATE "C" LIMIT %(limit)s
 """)
+_META: Final = sql.SQL(", coalesce(r.meta_raw, r.meta::text)")
 _DELETE: Final = sql.SQL("DELETE FROM {table} AS r WHERE {where}")
 _COUNT: Final = sql.SQL("SELECT count(*) FROM {table} AS r WHERE {where}")
 # One look into the primary key for each namespace, however many records there are.
@@ -277,16 +278,21 @@ class Database:
         self, namespace: str, after: str, limit: int, filter: Filter | None
     ) -> list[Record]:
         """Return the first records whose ids follow, by code point."""
-        where, parameters = _where(namespace, filter)
-        statement = self._layout.put(_FOLLOWING, where=where, content=content(vectors=True))
-        parameters |= {"after": after, "limit": limit}
-        async with self._connection() as connection, cursor(connection) as reading:
-            rows = await (await run(reading, statement, parameters)).fetchall()
+        wanted = content(vectors=True)
+        rows = await self._following(namespace, after, limit, filter, wanted)
         metas = await _read(row[2] for row in rows)
         return [
             Record(name, vector, text, meta)
             for (name, text, _, vector), meta in zip(rows, metas, strict=True)
         ]
+
+    async def metas(
+        self, namespace: str, after: str, limit: int, filter: Filter | None
+    ) -> list[tuple[str, dict[str, Any]]]:
+        """Return ids and metadata of the first records that pass and whose ids follow."""
+        rows = await self._following(namespace, after, limit, filter, _META)
+        metas = await _read(meta for _, meta in rows)
+        return [(name, meta) for (name, _), meta in zip(rows, metas, strict=True)]
 
     async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> int:
         """Delete the records that have one of the ids, and pass the filter; return their number."""
@@ -316,10 +322,26 @@ class Database:
             async with self._connections.one() as connection:
                 yield connection
 
-    async def _all(
-        self, shape: sql.SQL, where: sql.Composable, parameters: dict[str, Any]
+    async def _following(
+        self,
+        namespace: str,
+        after: str,
+        limit: int,
+        filter: Filter | None,
+        columns: sql.Composable,
     ) -> Sequence[tuple[Any, ...]]:
-        statement = self._layout.put(shape, where=where)
+        where, parameters = _where(namespace, filter)
+        parameters |= {"after": after, "limit": limit}
+        return await self._all(_FOLLOWING, where, parameters, content=columns)
+
+    async def _all(
+        self,
+        shape: sql.SQL,
+        where: sql.Composable,
+        parameters: dict[str, Any],
+        **parts: sql.Composable,
+    ) -> Sequence[tuple[Any, ...]]:
+        statement = self._layout.put(shape, where=where, **parts)
         async with self._connection() as connection, cursor(connection) as using:
             await run(using, statement, parameters)
             return await using.fetchall()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from lib.errors import MissingDriver, StoreClosed, StoreUnavailable
 from lib.vector.backend import HybridBackedStore
 from lib.vector.contract import Capability
+from lib.vector.filter import Filter
 from lib.vector.records import Layout, Metric
 from lib.vector.stores.postgres.config import NAME, Table
 
@@ -134,6 +135,11 @@ class PostgresVectorStore(HybridBackedStore["Database"]):
         self._check_open()
         driven = await asyncio.to_thread(_driven)
         return await driven.existing(self._dsn, self._pool, self._table)
+
+    async def _metas(
+        self, namespace: str, after: str, limit: int, filter: Filter | None
+    ) -> list[tuple[str, dict[str, Any]]]:
+        return await self._run(lambda database: database.metas(namespace, after, limit, filter))
 
     async def _run(self, work: Callable[[Database], Coroutine[Any, Any, T]]) -> T:
         try:

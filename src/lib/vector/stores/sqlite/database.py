@@ -72,6 +72,7 @@ _CHANGED = """
     WHERE namespace = ? AND id IN (SELECT value FROM json_each(?))
 """
 _CHOSEN = _FOLLOWING = "SELECT id, vector, text, meta FROM [table] WHERE "
+_METAS_IN_ORDER = "SELECT id, meta FROM [table] WHERE "
 _IN_ORDER = " AND id > ? ORDER BY id LIMIT ?"
 _FOUND = "SELECT rid, text, meta FROM [table] WHERE rid IN (SELECT value FROM json_each(?))"
 _DELETE = "DELETE FROM [table] WHERE rid IN (SELECT value FROM json_each(?))"
@@ -319,6 +320,15 @@ class Database:
         with self._transaction():
             rows = self._select(_FOLLOWING + where + _IN_ORDER, *parameters, after, limit)
         return [self._record(row) for row in rows]
+
+    async def metas(
+        self, namespace: str, after: str, limit: int, filter: Filter | None
+    ) -> list[tuple[str, dict[str, Any]]]:
+        """Return ids and metadata of the first records that pass and whose ids follow."""
+        where, parameters = _where(namespace, filter, None)
+        with self._transaction():
+            rows = self._select(_METAS_IN_ORDER + where + _IN_ORDER, *parameters, after, limit)
+        return [(name, self._json(meta)) for name, meta in rows]
 
     async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> int:
         """Delete the records that have one of the ids, and pass the filter; return their number."""

@@ -141,6 +141,11 @@ class SQLiteVectorStore(HybridBackedStore[Database]):
                 return found
             return await self._in_thread(lambda database: database.nearest(plan, near))
 
+    async def _metas(
+        self, namespace: str, after: str, limit: int, filter: Filter | None
+    ) -> list[tuple[str, dict[str, Any]]]:
+        return await self._run(lambda database: database.metas(namespace, after, limit, filter))
+
     async def _from_memory(self, plan: QueryPlan) -> tuple[Near | None, list[Match] | None]:
         """Return the nearest rows and their records; None for what has to be read from the file."""
         for _ in range(_ATTEMPTS):
