@@ -27,7 +27,7 @@ from lib.vector.records import Doc, Facet, Hit, Match, Metric, Record, Vector
 from lib.vector.text.fusion import Fusion
 
 if TYPE_CHECKING:
-    from lib.vector.backend import BackedStore, Backend, HybridBackedStore
+    from lib.vector.backend import BackedStore, Backend
     from lib.vector.composed import ComposedBackend
     from lib.vector.copy import copy_store
     from lib.vector.embed.cohere import CohereEmbedder
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from lib.vector.embed.openai import OpenAIEmbedder
     from lib.vector.embed.sentence_transformer import SentenceTransformerEmbedder
     from lib.vector.embed.voyage import VoyageEmbedder
+    from lib.vector.hybrid import HybridBackedStore
     from lib.vector.index import EmbeddingIndex
     from lib.vector.rerank.contract import Reranker
     from lib.vector.rerank.http import CohereReranker, VoyageReranker
@@ -137,7 +138,7 @@ if not TYPE_CHECKING:  # type checkers are to see misspelt names
             "EmbeddingIndex": "lib.vector.index",
             "FileVectorStore": "lib.vector.stores.sqlite:SQLiteVectorStore",
             "HostedVectorStore": "lib.vector.stores.pinecone:PineconeVectorStore",
-            "HybridBackedStore": "lib.vector.backend",
+            "HybridBackedStore": "lib.vector.hybrid",
             "InMemoryVectorStore": "lib.vector.stores.memory",
             "LLMReranker": "lib.vector.rerank.llm",
             "LSAEmbedder": "lib.vector.embed.lsa",

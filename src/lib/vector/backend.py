@@ -7,7 +7,7 @@ A store of your own implements `Backend`, overrides `open_backend` to return it,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -15,13 +15,11 @@ from numpy.typing import NDArray
 
 from lib._util.contexts import AsyncStore
 from lib._util.turns import turn
-from lib.errors import DimensionMismatch, HybridUnavailable, StoreClosed
+from lib.errors import DimensionMismatch, HybridUnavailable
+from lib.vector.closing import Closing
 from lib.vector.contract import (
-    FUSION_WORDS,
     Capability,
     FilterLike,
-    FusionWord,
-    checked_fusion,
 )
 from lib.vector.facets import Tally
 from lib.vector.filter import Field, Filter, fold
@@ -29,7 +27,6 @@ from lib.vector.filter.refusals import Refusal, checked
 from lib.vector.offload import offload
 from lib.vector.ordering import good_enough, listed
 from lib.vector.records import Facet, Match, Metric, Record, Vector
-from lib.vector.text.fusion import Fusion, FusionLike
 from lib.vector.validate import (
     Batch,
     checked_batch,
@@ -44,13 +41,12 @@ from lib.vector.validate import (
     checked_scan,
     checked_threshold,
     checked_update,
-    checked_words,
 )
 from lib.vector.values import plain_text
 
 T = TypeVar("T")
 
-_MAX_K: Final = 2**31 - 1
+MAX_K: Final = 2**31 - 1
 """The largest k that is sent: a store has fewer records, and some databases fail above it."""
 _METAS_AT_ONCE: Final = 1000
 _CHECK_EFFORT: Final = 50_000  # of checking a record, see `offload`
@@ -130,91 +126,7 @@ class Backend(Protocol):
         ...
 
 
-class HybridBackend(Backend, Protocol):
-    """A backend that can fuse keyword relevance with nearness."""
-
-    async def query_hybrid(
-        self,
-        namespace: str,
-        query: NDArray[np.float32],
-        text: str,
-        k: int,
-        filter: Filter | None,
-        *,
-        fusion: Fusion,
-    ) -> list[Match]:
-        """Return the best of two lists, nearest vectors and best texts.
-
-        `lib.vector.text.fusion.fused` makes one list of them, as in every store.
-        """
-        ...
-
-    async def query_keywords(
-        self, namespace: str, text: str, k: int, filter: Filter | None
-    ) -> list[Match]:
-        """Return the best texts, best first, ties by id."""
-        ...
-
-
 B = TypeVar("B", bound=Backend)
-H = TypeVar("H", bound=HybridBackend)
-
-
-class Closing:
-    """Counts the calls of a store, and closes it once, when the last of them has ended.
-
-    `with closing:` around a call keeps the store open until the call ends, or raises StoreClosed.
-    """
-
-    def __init__(self, name: str) -> None:
-        """Start open.
-
-        Args:
-            name: of the store's class, for messages.
-        """
-        self._name = name
-        self._begun = False
-        self._calls = 0
-        self._idle: asyncio.Future[None] | None = None
-        self._task: asyncio.Task[None] | None = None
-
-    def check_open(self) -> None:
-        """Refuse a call once closing has begun.
-
-        Raises:
-            StoreClosed: it has.
-        """
-        if self._begun:
-            raise StoreClosed(f"{self._name} is closed")
-
-    def __enter__(self) -> None:
-        self.check_open()
-        self._calls += 1
-
-    def __exit__(self, *_: object) -> None:
-        self._calls -= 1
-        if self._calls == 0 and self._idle is not None and not self._idle.done():
-            self._idle.set_result(None)
-
-    async def close(self, release: Callable[[], Awaitable[None]]) -> None:
-        """Refuse new calls, wait for those in flight, then release; safe to repeat.
-
-        If the caller is cancelled, closing goes on; a repeated call waits for the same closing and
-        raises the same error.
-
-        Args:
-            release: frees what the store holds; called once, unless the event loop ends before.
-        """
-        self._begun = True
-        if self._task is None or self._task.cancelled():  # as an event loop does when it ends
-            self._task = asyncio.create_task(self._released(release))
-        await asyncio.shield(self._task)
-
-    async def _released(self, release: Callable[[], Awaitable[None]]) -> None:
-        if self._calls:
-            self._idle = asyncio.get_running_loop().create_future()
-            await self._idle
-        await release()
 
 
 class BackedStore(AsyncStore, Generic[B]):
@@ -445,7 +357,7 @@ class BackedStore(AsyncStore, Generic[B]):
         await turn()
         most, worst = checked_k(k), checked_threshold(score_threshold)
         queries = [self._checked_query(vector, most)[1] for vector in vectors]
-        most, name = min(most, _MAX_K), checked_namespace(namespace)
+        most, name = min(most, MAX_K), checked_namespace(namespace)
         found = await self._filtered(
             filter,
             lambda plan: self._run(
@@ -597,7 +509,7 @@ class BackedStore(AsyncStore, Generic[B]):
         query = checked_query(vector, k, metric=self._metric, dimension=self._dimension)
         if self._max_k is not None and k > self._max_k:
             raise ValueError(f"k is at most {self._max_k} in {self._name}, got {k}")
-        return min(k, _MAX_K), query
+        return min(k, MAX_K), query
 
     async def _filtered(
         self,
@@ -612,65 +524,6 @@ class BackedStore(AsyncStore, Generic[B]):
             await self._run(_nothing)
             return otherwise
         return await work(None if plan is True else checked(plan, store=self))
-
-
-class HybridBackedStore(BackedStore[H], Generic[H]):
-    """A store over a backend that can fuse keyword relevance with nearness."""
-
-    capabilities: ClassVar[frozenset[Capability]] = frozenset(
-        {*BackedStore.capabilities, "hybrid", "keywords"}
-    )
-
-    fusions: ClassVar[frozenset[FusionWord]] = frozenset(FUSION_WORDS)
-    """The ways in which it can fuse; any other raises `UnsupportedFusion`."""
-
-    async def query_hybrid(
-        self,
-        vector: Vector,
-        text: str,
-        k: int = 5,
-        *,
-        filter: FilterLike = None,
-        namespace: str | None = None,
-        fusion: FusionLike = "rrf",
-    ) -> list[Match]:
-        """Return the k best of two lists, nearest vectors and best texts, made one by `fusion`.
-
-        Any word of `text` may match; a text without words leaves the vector list alone.
-        """
-        await turn()
-        chosen = checked_fusion(self, fusion)
-        k, query = self._checked_query(vector, k)
-        name, words = checked_namespace(namespace), checked_words(text)
-        nothing = list[Match]()
-        return await self._filtered(
-            filter,
-            lambda plan: self._run(
-                lambda backend: backend.query_hybrid(name, query, words, k, plan, fusion=chosen)
-            ),
-            otherwise=nothing,
-        )
-
-    async def query_keywords(
-        self,
-        text: str,
-        k: int = 5,
-        *,
-        filter: FilterLike = None,
-        namespace: str | None = None,
-    ) -> list[Match]:
-        """Return the k records whose texts are most relevant to the words of `text`, best first.
-
-        Any word may match; a text without words finds nothing.
-        """
-        await turn()
-        most, words = min(checked_k(k), _MAX_K), checked_words(text)
-        name, nothing = checked_namespace(namespace), list[Match]()
-        return await self._filtered(
-            filter,
-            lambda plan: self._run(lambda backend: backend.query_keywords(name, words, most, plan)),
-            otherwise=nothing,
-        )
 
 
 async def _nothing(_: Backend) -> None:

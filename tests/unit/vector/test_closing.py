@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from lib.errors import StoreClosed
-from lib.vector.backend import Closing
+from lib.vector.closing import Closing
 
 
 class Held:

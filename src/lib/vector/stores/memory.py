@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lib.vector.backend import HybridBackedStore
 from lib.vector.exact.partition import Partition, Snapshot
 from lib.vector.exact.search import Selection, effort, nearest, row_lengths
 from lib.vector.facets import Tally
 from lib.vector.filter import Field, Filter
 from lib.vector.filter.columns import Columns, Mask
+from lib.vector.hybrid import HybridBackedStore
 from lib.vector.offload import copying, offload, offload_whole
 from lib.vector.records import Facet, Match, Metric, Record
 from lib.vector.text.analysis import analyze, query_words

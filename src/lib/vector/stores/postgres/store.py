@@ -9,9 +9,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from lib.errors import MissingDriver, StoreClosed, StoreUnavailable
-from lib.vector.backend import HybridBackedStore
 from lib.vector.contract import Capability
 from lib.vector.filter import Filter
+from lib.vector.hybrid import HybridBackedStore
 from lib.vector.records import Layout, Metric
 from lib.vector.stores.postgres.config import NAME, Table
 

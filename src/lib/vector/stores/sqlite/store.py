@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from lib._util.turns import turn
 from lib.errors import StoreError
-from lib.vector.backend import HybridBackedStore
 from lib.vector.contract import CAPABILITIES, Capability
 from lib.vector.exact.partition import Snapshot
 from lib.vector.exact.search import Selection
 from lib.vector.filter import Filter
+from lib.vector.hybrid import HybridBackedStore
 from lib.vector.offload import finished, offload
 from lib.vector.records import Layout, Match, Metric
 from lib.vector.stores.sqlite.cache import NamespaceReader, Near, QueryPlan, RowIds, selected
