@@ -133,6 +133,8 @@ def test_the_contract_asks_for_a_store(tmp_path: Path) -> None:
         (F('"') == 1, {"quoted key"}),
         (F("\\").exists(), set[Feature]()),
         (F("x", "y") == 1, {"nested"}),
+        (F("x", "y").exists(), {"nested", "nested presence"}),
+        (F("x", "y").in_([1, None]), {"nested", "nested presence", "complement"}),
         (F("x", '"') > "a", {"nested", "quoted key", "string order"}),
         (F("x") != 1, {"complement"}),
         (F("x").exists(present=False), {"complement"}),

@@ -45,9 +45,9 @@ def names_of(field: Field) -> tuple[str, ...]:
 
 
 def top_level(field: Field) -> str:
-    """Return the name of a field, for a store that declares that it refuses nested ones."""
+    """Return the name of a field that cannot be nested, as the store refuses such a filter."""
     if isinstance(field, tuple):
-        raise TypeError(f"expected a top-level field, got {field!r}: declare the refusal 'nested'")
+        raise TypeError(f"expected a top-level field, got {field!r}: declare a refusal")
     return field
 
 

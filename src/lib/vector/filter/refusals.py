@@ -14,7 +14,9 @@ from lib.vector.filter.field import Field, names_of
 from lib.vector.filter.language import And, Filter, Leaf, Not, Or
 from lib.vector.filter.operands import LeafOperator
 
-Feature = Literal["string order", "wide number", "quoted key", "complement", "nested"]
+Feature = Literal[
+    "string order", "wide number", "quoted key", "complement", "nested", "nested presence"
+]
 """What a store may be unable to say.
 
 - string order: `$gt`, `$gte`, `$lt` or `$lte` with a string.
@@ -22,6 +24,7 @@ Feature = Literal["string order", "wide number", "quoted key", "complement", "ne
 - quoted key: a field with a double quote or a backslash in its name, `$exists` apart.
 - complement: `$ne`, `$nin`, `$not`, `$exists: false`, or None as an operand.
 - nested: a field within an object.
+- nested presence: `$exists` of such a field, or None as an operand of a condition on it.
 """
 
 Refusal: TypeAlias = Feature | LeafOperator | Literal["$and", "$or", "$not"]
@@ -39,6 +42,8 @@ _HINTS: Final[Mapping[Feature, str]] = {
     "quoted key": "it cannot address a key with a quote or a backslash",
     "complement": "what it answers for records without the field is not documented",
     "nested": "it filters by top-level fields alone, so store the value as one of them, too",
+    "nested presence": "it cannot tell whether a key within an object is there, so store a mark "
+    "as a top-level field",
 }
 _MAX_SAFE: Final = 2**53 - 1
 _COMPLEMENTS: Final = {"$ne", "$nin"}
@@ -130,6 +135,9 @@ def _leaf_needs(leaf: Leaf, feature: Feature) -> bool:
             return leaf.operator in _COMPLEMENTS or absence or None in values
         case "nested":
             return isinstance(leaf.field, tuple)
+        case "nested presence":
+            presence = leaf.operator == "$exists" or None in values
+            return isinstance(leaf.field, tuple) and presence
 
 
 def _first_field(filter: Filter) -> Field:

@@ -13,7 +13,7 @@ import pytest
 import qdrant_edge as edge
 from qdrant_client import models
 
-from lib.testing.vector_store import features, random_filter, random_meta
+from lib.testing.vector_store import features, random_filter, random_meta, random_nested_meta
 from lib.vector import F, Filter, QdrantVectorStore, Record
 from lib.vector.filter import fold, matches
 from lib.vector.stores.qdrant import filter as translate
@@ -90,15 +90,16 @@ def found(shard: Shard, namespace: str, filter: Filter) -> set[str]:
 def test_random_filters_mean_in_the_engine_what_the_reference_says(
     filled: Callable[[list[Record], str], Shard], seed: int
 ) -> None:
-    random = Random(seed)
-    metas = {str(number): random_meta(random) for number in range(METAS)}
+    random, nested = Random(seed), seed % 2 == 1
+    made = random_nested_meta if nested else random_meta
+    metas = {str(number): made(random) for number in range(METAS)}
     records = [Record(name, [1.0, 0.0], "", meta) for name, meta in metas.items()]
     filled([Record("x", [1.0, 0.0], "", random_meta(random))], "another")
     shard = filled(records, "it's")
     tried = 0
 
     while tried < FILTERS // 4:
-        filter = random_filter(random)
+        filter = random_filter(random, nested=nested)
         plan = fold(filter)
         refused = features(filter) & QdrantVectorStore.refusals
         if isinstance(plan, bool) or refused or names_a_bool(filter):

@@ -50,7 +50,9 @@ class ChromaVectorStore(BackedStore["Database"]):
     capabilities: ClassVar[frozenset[Capability]] = frozenset(
         {*BackedStore.capabilities, "existing"}
     )
-    refusals: ClassVar[frozenset[Refusal]] = frozenset({"string order", "wide number", "nested"})
+    refusals: ClassVar[frozenset[Refusal]] = frozenset(
+        {"string order", "wide number", "nested", "nested presence"}
+    )
 
     def __init__(
         self,

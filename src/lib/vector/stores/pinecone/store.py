@@ -45,7 +45,7 @@ class PineconeVectorStore(BackedStore[Index]):
         {*BackedStore.capabilities, "existing"}
     )
     refusals: ClassVar[frozenset[Refusal]] = frozenset(
-        {"string order", "wide number", "complement", "nested"}
+        {"string order", "wide number", "complement", "nested", "nested presence"}
     )
     _max_k: ClassVar[int | None] = MAX_RESULTS
 

@@ -3,7 +3,8 @@
 A condition on `meta."x"` also looks into a list that stands there, which no operator but
 `$contains` may: so it comes with its complement on `meta."x"[]`, which holds for lists alone.
 `$exists` looks into `k`, the list of the keys that are there, since Qdrant's own tests
-for null and for emptiness take an empty list for nothing. Numbers are compared as ranges, the one
+for null and for emptiness take an empty list for nothing; it names top-level keys alone, so the
+presence of a nested one is refused. Numbers are compared as ranges, the one
 condition that finds 1 where 1.0 was searched for.
 
 An empty `should` would match every point, and so would an empty `must`: a folded filter has
@@ -21,7 +22,7 @@ from typing import Any, Final
 from qdrant_client import models
 
 from lib.vector.filter import And, Filter, Leaf, Not, Or
-from lib.vector.filter.field import top_level
+from lib.vector.filter.field import Field, names_of, top_level
 from lib.vector.filter.operands import Operand
 
 NAMESPACE: Final = "ns"
@@ -57,29 +58,27 @@ def condition(filter: Filter) -> models.Condition:
 
 
 def _leaf(leaf: Leaf) -> models.Condition:
-    field = top_level(leaf.field)
     match leaf.operator:
         case "$eq" | "$in":
             return _one_of(leaf)
         case "$ne" | "$nin":
             return _not(_one_of(leaf))
         case "$exists":
-            return _present(field) if leaf.operand else _not(_present(field))
+            return _present(leaf.field) if leaf.operand else _not(_present(leaf.field))
         case "$contains":
             # both: the first alone finds a scalar, the second alone an element of a nested list
             (test,) = _equal([leaf.operand])
-            return models.Filter(must=[_at(field, test), _at(field, test, "[]")])
+            return models.Filter(must=[_at(leaf.field, test), _at(leaf.field, test, "[]")])
         case _:
-            return _scalar(field, {"range": _range(leaf.operator, leaf.operand)})
+            return _scalar(leaf.field, {"range": _range(leaf.operator, leaf.operand)})
 
 
 def _one_of(leaf: Leaf) -> models.Condition:
-    field = top_level(leaf.field)
     values = leaf.operand if isinstance(leaf.operand, tuple) else (leaf.operand,)
     wanted = [value for value in values if value is not None]
-    ways: list[models.Condition] = [_scalar(field, test) for test in _equal(wanted)]
+    ways: list[models.Condition] = [_scalar(leaf.field, test) for test in _equal(wanted)]
     if len(wanted) < len(values):
-        ways.append(_not(_present(field)))
+        ways.append(_not(_present(leaf.field)))
     return _any(ways)
 
 
@@ -102,16 +101,17 @@ def _range(operator: str, bound: Any) -> models.Range:
     return models.Range(**{_ORDER[operator]: bound})
 
 
-def _scalar(field: str, test: dict[str, Any]) -> models.Condition:
+def _scalar(field: Field, test: dict[str, Any]) -> models.Condition:
     return models.Filter(must=[_at(field, test)], must_not=[_at(field, test, "[]")])
 
 
-def _present(field: str) -> models.Condition:
-    return models.FieldCondition(key=KEYS, match=models.MatchValue(value=field))
+def _present(field: Field) -> models.Condition:
+    return models.FieldCondition(key=KEYS, match=models.MatchValue(value=top_level(field)))
 
 
-def _at(field: str, test: dict[str, Any], suffix: str = "") -> models.Condition:
-    return models.FieldCondition(key=f'{META}."{field}"{suffix}', **test)
+def _at(field: Field, test: dict[str, Any], suffix: str = "") -> models.Condition:
+    key = ".".join([META, *(f'"{name}"' for name in names_of(field))])
+    return models.FieldCondition(key=key + suffix, **test)
 
 
 def _any(ways: list[models.Condition]) -> models.Condition:

@@ -44,7 +44,7 @@ class QdrantVectorStore(BackedStore["Collection"]):
         {*BackedStore.capabilities, "existing"}
     )
     refusals: ClassVar[frozenset[Refusal]] = frozenset(
-        {"string order", "wide number", "quoted key", "nested"}
+        {"string order", "wide number", "quoted key", "nested presence"}
     )
 
     def __init__(
