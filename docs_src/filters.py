@@ -18,3 +18,6 @@ for meta in (
 ):
     assert plain is not None and matches(built, meta) == matches(plain, meta)
     print(matches(built, meta), meta)
+
+# The names of a nested field stand from the outside in; "author.name" would be one key with a dot.
+assert matches(F("author", "name") == "Ann", {"author": {"name": "Ann"}})
