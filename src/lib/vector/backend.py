@@ -434,6 +434,7 @@ class BackedStore(AsyncStore, Generic[B]):
         """Return what `facet` does."""
         tally, after, more = Tally(field), "", True
         while more:
+            await turn()
             page = await self._metas(namespace, after, _METAS_AT_ONCE, filter)
             tally.add(meta for _, meta in page)
             after, more = page[-1][0] if page else "", len(page) == _METAS_AT_ONCE
