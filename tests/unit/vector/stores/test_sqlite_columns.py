@@ -56,7 +56,7 @@ async def test_whatever_is_written_filters_say_what_they_say_in_memory(tmp_path:
         names = [str(chance.randrange(300)) for _ in range(20)]
         batch = [Record(name, [1.0, chance.random()], "", meta()) for name in names]
         field, value = chance.choice(fields), chance.choice([1, True, "1", 2**60, "\n"])
-        filter = (F(field) == value) | F(chance.choice(fields)).contains("a")
+        filter = (F(field) == value) | F(chance.choice(fields)).contains("a") | (F("n", "b") == 1)
         for each in (store, same):
             await each.upsert(batch)
             if step % 10 == 9:
