@@ -207,7 +207,7 @@ def checked_words(text: str) -> str:
 
 
 def checked_deletion(
-    ids: Sequence[str] | None, spec: Filter | Mapping[str, Any] | None
+    ids: Sequence[str] | None, spec: Filter | Mapping[str, Any] | Mapping[Field, Any] | None
 ) -> tuple[list[str] | None, Filter | None]:
     """Return what to delete: the ids, the filter, or what meets both.
 
@@ -223,7 +223,9 @@ def checked_deletion(
 
 
 def checked_update(
-    meta: Mapping[str, Any], ids: Sequence[str] | None, spec: Filter | Mapping[str, Any] | None
+    meta: Mapping[str, Any],
+    ids: Sequence[str] | None,
+    spec: Filter | Mapping[str, Any] | Mapping[Field, Any] | None,
 ) -> tuple[dict[str, Any], list[str] | None, Filter | None]:
     """Return a copy of the fields to merge, and the records: by id, by filter, or by both.
 
