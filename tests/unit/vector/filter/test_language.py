@@ -11,7 +11,7 @@ from lib.vector.filter import EVERYTHING, And, F, Filter, Leaf, Not, Or, fold, m
 from lib.vector.filter.columns import Columns
 from lib.vector.stores.sqlite.filter import condition
 
-SAME: dict[str, tuple[Filter, dict[str, Any]]] = {
+SAME: dict[str, tuple[Filter, dict[Any, Any]]] = {
     "equality": (F("x") == 1, {"x": 1}),
     "equality, spelled out": (F("x") == "a", {"x": {"$eq": "a"}}),
     "absence": (F("x") == None, {"x": None}),  # noqa: E711 - builds a filter
