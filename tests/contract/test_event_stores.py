@@ -1,5 +1,7 @@
 """Every event store keeps the contract; a new one is one more line of the table."""
 
+import os
+
 import pytest
 
 from lib.events import MemoryEventStore, SQLiteEventStore
@@ -8,6 +10,7 @@ from lib.events.stores.redis import RedisEventStore
 from lib.testing.event_store import EventStoreContract, StoreKind, check_against_memory
 from servers import postgres, redis
 
+LONG = bool(os.environ.get("LIB_TEST_LONG"))
 EVENT_STORES = {
     "memory": StoreKind(
         open=lambda _, clock: MemoryEventStore(clock=clock), survives_close=True, shared=False
@@ -54,4 +57,4 @@ class TestEventStores(EventStoreContract):
 
     def test_it_answers_as_the_memory_store_does(self, kind: StoreKind) -> None:
         slow = kind is EVENT_STORES["postgres"]  # a statement takes it ten times as long
-        check_against_memory(kind, max_examples=15 if slow else 50)
+        check_against_memory(kind, max_examples=200 if LONG else 10 if slow else 25)

@@ -135,6 +135,7 @@ def tools(ledger: Path, plan: CrashPlan) -> list[Tool]:
 
     @tool(effects="once")
     async def pay(context: ToolContext, bill: int = 1) -> str:
+        """Pay a bill."""
         return await effect("pay", context.idempotency_key)
 
     def was_sent(context: ToolContext) -> Happened | DidNotHappen:
@@ -144,14 +145,17 @@ def tools(ledger: Path, plan: CrashPlan) -> list[Tool]:
 
     @tool(effects="once", check=was_sent)
     async def send(context: ToolContext) -> str:
+        """Send a letter."""
         return await effect("send", context.idempotency_key)
 
     @tool(effects="idempotent")
     async def book(context: ToolContext) -> str:
+        """Book a room."""
         return await effect("book", context.idempotency_key)
 
     @tool(effects="none")
     async def look(context: ToolContext) -> str:
+        """Look something up."""
         return await effect("look", context.idempotency_key)
 
     return [pay, book, look, send]

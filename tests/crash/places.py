@@ -146,7 +146,9 @@ def _redis_breaker(place: Place) -> tuple[Breaker, Path, str]:
 
 
 STORES = {
-    "memory": StoreKind(open=_memory, survives=False, every={"go": 1, "delegate": 1, "session": 4}),
+    "memory": StoreKind(
+        open=_memory, survives=False, every={"go": 5, "delegate": 5, "session": 20}
+    ),
     "sqlite": StoreKind(open=_sqlite, every={"go": 12, "delegate": 12, "session": 60}),
     "postgres": StoreKind(
         open=_postgres,

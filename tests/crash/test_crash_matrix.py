@@ -83,11 +83,11 @@ def test_a_run_passes_every_expected_crash_point(cases: Cases, scenario: str) ->
     assert {point.rpartition(":")[0] for point in cases[0]["seen"]} == expected
 
 
-def test_the_matrix_has_enough_cases(all_cases: Cases, store: str) -> None:
+def test_the_matrix_has_enough_cases(all_cases: Cases) -> None:
     died_twice = Counter(case["scenario"] for case in all_cases if len(case["died"]) == 2)
 
     assert len(all_cases) > 120
-    if store == "memory" or LONG:  # the full product
+    if LONG:  # the full product
         assert died_twice["go"] > 300
         assert died_twice["delegate"] > 100
     assert min(died_twice[scenario] for scenario in ("go", "delegate", "session")) > 10

@@ -1,7 +1,8 @@
 """Search against brute force on the data that would break it, while records come and go.
 
-By default each kind of data is searched under each metric in a few dimensions;
-`LIB_TEST_LONG=1` takes all dimensions and more rounds.
+By default each kind of data is searched under each metric in a few dimensions, and prepared in half
+of the ways in one of them, in the other half in the next; `LIB_TEST_LONG=1` takes all dimensions,
+every way in each, and more rounds.
 """
 
 import os
@@ -207,7 +208,9 @@ def forgotten(partition: Partition[Nothing], noise: Noise) -> None:
 def test_no_answer_differs_from_brute_force(dimension: int, metric: Metric) -> None:
     failures: list[str] = []
     for number, (kind, made) in enumerate(KINDS.items()):
-        for way, coding in codings(metric).items():
+        for way_number, (way, coding) in enumerate(codings(metric).items()):
+            if not LONG and (number + way_number + DIMENSIONS.index(dimension)) % 2:
+                continue
             noise = np.random.default_rng([number, dimension])
             partition = Partition(metric, dimension, Nothing(), coding)
             for turn in range(ROUNDS):

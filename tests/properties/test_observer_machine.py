@@ -308,7 +308,7 @@ def test_every_backend_has_each_span_of_the_logs_exactly_once() -> None:
         with patch("lib.observe.trace._INLINE_EVENTS", 10**9):
             run_state_machine_as_test(
                 Machine,
-                settings=settings(max_examples=5_000 if LONG else 150, stateful_step_count=50),
+                settings=settings(max_examples=5_000 if LONG else 75, stateful_step_count=50),
             )
     finally:
         logging.disable(logging.NOTSET)

@@ -152,9 +152,9 @@ class SearchContract(StoreTests):
             queries = [*vectors[:12], [1.0, 0.0, 0.0, 0.0]]
             filters = (None, {"x": 1}) if using.kind.takes_equality(store) else (None,)
             for filter in filters:
-                for k in (1, 7, 400):
-                    wanted = [await store.query(query, k, filter=filter) for query in queries]
-                    assert await store.query_many(queries, k, filter=filter) == wanted
+                for k, some in ((1, queries[-4:]), (7, queries), (400, queries[-4:])):
+                    wanted = [await store.query(query, k, filter=filter) for query in some]
+                    assert await store.query_many(some, k, filter=filter) == wanted
             (one,) = await store.query_many([queries[0]], 3, include_vectors=True)
             assert one == await store.query(queries[0], 3, include_vectors=True)
             best = one[0].score
