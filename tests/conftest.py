@@ -1,11 +1,13 @@
 """Conditions of every test: blocking calls on the event loop are errors."""
 
+import gc
 import inspect
 import os
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import FrameType
 
@@ -25,6 +27,10 @@ UNMEASURED = tuple(
     for each in ("browser", "chaos", "crash", "docs", "fuzz", "properties", "replay", "typing")
 )
 COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+# Each HTTP client reads the certificates that it trusts: one, and not all those of the machine.
+if not os.environ.get("LIB_TEST_PHOENIX_URL"):
+    os.environ.setdefault("SSL_CERT_FILE", TESTS + "data/builtin/tls/authority.pem")
 
 create_model("First")  # for the first one of a process pydantic looks for plugins, in files
 
@@ -47,6 +53,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not str(item.path).startswith(longest))
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Let no collection of garbage walk over thousands of tests again and again."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Trace no line of a directory that is not measured: that takes twice the time."""
@@ -54,17 +67,28 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     if not str(item.path).startswith(UNMEASURED) or "coverage" not in type(tracer).__module__:
         return (yield)
     sys.settrace(None)
-    threading.settrace(None)  # pyright: ignore[reportArgumentType] - None is how it is switched off
+    threading.settrace(None)
     try:
         return (yield)
     finally:
         sys.settrace(tracer)
         # The first call of a function lets the tracer, written in C, take over again.
-        threading.settrace(of_threads)  # pyright: ignore[reportArgumentType] - None, too
+        threading.settrace(of_threads)
 
 
 @pytest.fixture(autouse=True)
 def no_blocking_calls() -> Iterator[None]:
+    blockbuster = guard()
+    blockbuster.activate()
+    try:
+        yield
+    finally:
+        blockbuster.deactivate()
+
+
+@cache
+def guard() -> BlockBuster:
+    """Return what makes a call that blocks an event loop an error; it is the same for all tests."""
     blockbuster = BlockBuster("lib")
     for function in blockbuster.functions.values():
         function.can_block_predicate = either(function.can_block_predicate, called_by_a_test)
@@ -72,11 +96,7 @@ def no_blocking_calls() -> Iterator[None]:
         blockbuster.functions[name].can_block_in("coverage/collector.py", "lock_data")
     for name in ("sqlite3.Connection.execute", "sqlite3.Cursor.fetchone"):  # some microseconds
         blockbuster.functions[name].can_block_in("vector/stores/sqlite/foreign.py", "version")
-    blockbuster.activate()
-    try:
-        yield
-    finally:
-        blockbuster.deactivate()
+    return blockbuster
 
 
 def either(first: Callable[..., bool], second: Callable[[], bool]) -> Callable[..., bool]:

@@ -10,8 +10,11 @@ import sys
 import tempfile
 import threading
 import time
+from functools import cache
 from pathlib import Path
 from typing import Final
+
+import httpx2
 
 from lib.errors import install_command
 
@@ -38,13 +41,16 @@ def chroma_server() -> tuple[str, int]:
 
 def forget_collections() -> None:
     """Delete all that this process's server holds: listing grows slow with what tests leave."""
-    import httpx2
-
     host, port = chroma_server()
     database = f"http://{host}:{port}/api/v2/tenants/default_tenant/databases/default_database"
-    with httpx2.Client(timeout=_START_S) as http:
-        for collection in http.get(f"{database}/collections").raise_for_status().json():
-            http.delete(f"{database}/collections/{collection['name']}").raise_for_status()
+    http = _client()
+    for collection in http.get(f"{database}/collections").raise_for_status().json():
+        http.delete(f"{database}/collections/{collection['name']}").raise_for_status()
+
+
+@cache
+def _client() -> httpx2.Client:
+    return httpx2.Client(timeout=_START_S)
 
 
 def _started() -> int:
