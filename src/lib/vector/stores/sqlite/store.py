@@ -13,7 +13,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from os import PathLike, fspath
 from typing import Any, ClassVar, Final, TypeVar
-from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +22,15 @@ from lib.errors import StoreError
 from lib.vector.contract import CAPABILITIES, Capability
 from lib.vector.exact.partition import Snapshot
 from lib.vector.exact.search import Selection
-from lib.vector.filter import Filter
+from lib.vector.filter import Field, Filter
+from lib.vector.filter.columns import fields
 from lib.vector.hybrid import HybridBackedStore
 from lib.vector.offload import finished, offload
 from lib.vector.records import Layout, Match, Metric
 from lib.vector.stores.sqlite.cache import NamespaceReader, Near, QueryPlan, RowIds, selected
 from lib.vector.stores.sqlite.columns import ColumnReader
 from lib.vector.stores.sqlite.database import Database
+from lib.vector.stores.sqlite.reads import SharedReads
 from lib.vector.stores.sqlite.schema import NAME, Table, existing_layout
 from lib.vector.validate import checked_dimension
 
@@ -85,7 +86,8 @@ class SQLiteVectorStore(HybridBackedStore[Database]):
         self._database: Database | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=NAME)
         self._writes: dict[str, list[Future[Any]]] = {}  # by namespace, those that have not ended
-        self._locks = WeakValueDictionary[tuple[str, str], asyncio.Lock]()
+        self._look_ups = SharedReads[Snapshot[RowIds]]()
+        self._column_reads = SharedReads[None]()
 
     async def setup(self) -> None:
         """Open the file, created with its tables if need be; safe to repeat.
@@ -175,19 +177,26 @@ class SQLiteVectorStore(HybridBackedStore[Database]):
         return self._database.current(namespace)
 
     async def _look_up(self, namespace: str) -> Snapshot[RowIds]:
-        """Read a namespace, or what others have written to it, unless another call just has."""
-        async with self._locks.setdefault(("rows", namespace), asyncio.Lock()):
+        """Read a namespace, or what others have written to it; those who wait share one read."""
+
+        async def read() -> Snapshot[RowIds]:
             found = self._current(namespace)
             while not isinstance(found, Snapshot):
                 found = await self._in_thread(partial(_look_up_on, namespace, found))
             return found
 
+        return await self._look_ups.result(namespace, read)
+
     async def _read_columns(self, plan: QueryPlan) -> None:
         """Read the columns that a filter needs; other calls have their turns meanwhile."""
-        async with self._locks.setdefault(("columns", plan.namespace), asyncio.Lock()):
+
+        async def read() -> None:
             reader = await self._in_thread(lambda database: database.read_columns(plan, None))
             while reader is not None:
                 reader = await self._in_thread(partial(_read_on, plan, reader))
+
+        needed = frozenset(set[Field]() if plan.filter is None else fields(plan.filter))
+        await self._column_reads.result((plan.namespace, needed), read)
 
     async def _write(self, namespace: str, work: Callable[[Database], Coroutine[Any, Any, T]]) -> T:
         with self._closing:
