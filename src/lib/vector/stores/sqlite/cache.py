@@ -228,15 +228,13 @@ class NamespaceReader:
     """
 
     read: int = 0
+    state: object = None
 
-    def __init__(
-        self, namespace: str, cached: CachedNamespace, rids: list[int], state: object
-    ) -> None:
+    def __init__(self, namespace: str, cached: CachedNamespace, rids: list[int]) -> None:
         """Start with the first row."""
         self.namespace: str = namespace
         self.cached: CachedNamespace = cached
         self.rids: list[int] = rids
-        self.state: object = state
 
 
 class Namespaces:

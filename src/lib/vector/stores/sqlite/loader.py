@@ -1,0 +1,142 @@
+"""Reads namespaces of the file into memory, whole or what others have changed, and their columns.
+
+Its methods belong into a transaction. A namespace is read some rows at a time, so that others have
+their turns between two transactions; what changes meanwhile is followed at the end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from lib.vector.exact.search import row_lengths
+from lib.vector.filter import Filter
+from lib.vector.stores.sqlite import lexical
+from lib.vector.stores.sqlite.cache import CachedNamespace, NamespaceReader, RowIds
+from lib.vector.stores.sqlite.changes import Changes
+from lib.vector.stores.sqlite.columns import ColumnReader
+from lib.vector.stores.sqlite.rows import TableRows, as_json
+from lib.vector.validate import Batch
+
+RIDS: Final = """
+    SELECT id, rid FROM [table] WHERE namespace = ? AND id IN (SELECT value FROM json_each(?))
+"""
+_ALL = "SELECT json_group_array(rid) FROM [table] WHERE namespace = ?"  # from its index alone
+_ROWS: Final = """
+    SELECT rid, id, vector FROM [table]
+    WHERE +namespace = ? AND rid IN (SELECT value FROM json_each(?))
+"""  # the plus keeps SQLite from reading the index of the namespace
+_SIZES: Final = (
+    "SELECT id, sz FROM [table_fts_docsize] WHERE id IN (SELECT value FROM json_each(?))"
+)
+_CHANGED: Final = """
+    SELECT rid, id, vector, meta FROM [table]
+    WHERE namespace = ? AND id IN (SELECT value FROM json_each(?))
+"""
+_METAS: Final = """
+    SELECT json_group_array(rid), '[' || group_concat(meta) || ']' FROM [table]
+    WHERE rid IN (SELECT value FROM json_each(?))
+"""  # one row, since each one more may wait for the interpreter
+_READ_AT_ONCE: Final = 2_000
+_METAS_AT_ONCE: Final = 1_000
+_UNREAD: Final[Mapping[str, Any]] = {}
+
+
+class Loader:
+    """Reads the rows of one table into memory."""
+
+    def __init__(self, rows: TableRows, changes: Changes, column_bytes: int) -> None:
+        """Take what to read from.
+
+        Args:
+            rows: of the table.
+            changes: its log.
+            column_bytes: how much memory the columns of a namespace may take.
+        """
+        self._rows, self._changes, self._column_bytes = rows, changes, column_bytes
+
+    def empty(self) -> CachedNamespace:
+        """Return a namespace of which nothing was read."""
+        table = self._rows.table
+        return CachedNamespace(table.metric, table.dimension, self._column_bytes)
+
+    def follow(self, namespace: str, cached: CachedNamespace) -> None:
+        """Do in memory what others have done in the file."""
+        changed = self._changes.since(cached.change, namespace)
+        if changed is None:
+            cached.empty()
+            self.read_all(namespace, cached)
+            return
+        rows = self._rows.select(_CHANGED, namespace, as_json(changed)) if changed else []
+        there = {name for _, name, _, _ in rows}
+        cached.delete([name for name in changed if name not in there])
+        if rows:
+            items = [(rid, self._rows.meta(meta)) for rid, _, _, meta in rows]
+            matrix = self._rows.matrix([blob for _, _, blob, _ in rows])
+            cached.upsert([name for _, name, _, _ in rows], matrix, row_lengths(matrix), items)
+        cached.change = self._changes.last()
+
+    def read_all(self, namespace: str, cached: CachedNamespace) -> None:
+        """Read all rows of a namespace that is empty in memory."""
+        reader = self.reader(namespace, cached)
+        while self.read(reader):
+            pass
+
+    def reader(self, namespace: str, cached: CachedNamespace) -> NamespaceReader:
+        """Return what reads the rows that there are now; changes from now on are to be followed."""
+        cached.change = self._changes.last()
+        ((listed,),) = self._rows.select(_ALL, namespace)
+        rids = sorted(json.loads(listed))  # the order in which the file has the rows
+        cached.reserve(len(rids))
+        return NamespaceReader(namespace, cached, rids)
+
+    def read(self, reader: NamespaceReader) -> bool:
+        """Read some rows; return True if more follow."""
+        some = reader.rids[reader.read : reader.read + _READ_AT_ONCE]
+        rows = self._rows.select(_ROWS, reader.namespace, as_json(some))
+        matrix = self._rows.matrix([blob for _, _, blob in rows])
+        items = [(rid, _UNREAD) for rid, _, _ in rows]
+        reader.cached.upsert([name for _, name, _ in rows], matrix, row_lengths(matrix), items)
+        reader.read += len(some)
+        return reader.read < len(reader.rids)
+
+    def read_columns(
+        self, cached: CachedNamespace, filter: Filter | None, reader: ColumnReader | None
+    ) -> ColumnReader | None:
+        """Read some rows of the columns that a filter needs; return what reads on, None at the end.
+
+        Args:
+            cached: the namespace, which shows what the file holds.
+            filter: the filter.
+            reader: what the last call returned; None for the first one.
+        """
+        contents, version = cached.snapshot.contents, cached.snapshot.version
+        if reader is None or reader.columns is not contents.columns:
+            reader = contents.columns.reader(filter)
+        if reader is None:
+            return None
+        reader.extend(self._metas(contents.rids[reader.row : reader.row + _METAS_AT_ONCE].tolist()))
+        if reader.row < len(contents.rids):
+            return reader
+        reader.finish(version)
+        return None
+
+    def read_lengths(self, contents: RowIds) -> None:
+        """Read how many terms the texts have, of rows that were not searched by words before."""
+        rids, lengths = contents.rids, contents.lengths
+        while len(lengths) < len(rids):
+            some = rids[len(lengths) : len(lengths) + _READ_AT_ONCE].tolist()
+            stored = dict(self._rows.select(_SIZES, as_json(some)))
+            lengths.extend(lexical.size(stored.get(rid)) for rid in some)
+
+    def items(self, namespace: str, batch: Batch) -> list[tuple[int, Mapping[str, Any]]]:
+        """Return the row and the metadata of each record of a batch that was written."""
+        rid_of = dict(self._rows.select(RIDS, namespace, as_json(batch.ids)))
+        return [(rid_of[name], meta) for name, meta in zip(batch.ids, batch.metas, strict=True)]
+
+    def _metas(self, rids: list[int]) -> list[dict[str, Any]]:
+        """Return the metadata of rows; of those that are no longer there, none."""
+        ((found, metas),) = self._rows.select(_METAS, as_json(rids))
+        there = dict(zip(json.loads(found), self._rows.meta(metas or "[]"), strict=True))
+        return [there.get(rid, {}) for rid in rids]
