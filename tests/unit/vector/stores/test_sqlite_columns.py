@@ -5,10 +5,13 @@ from random import Random
 from typing import Any
 
 import numpy as np
+import pytest
 
-from lib.vector import F, InMemoryVectorStore, Record
+from lib.vector import F, Filter, InMemoryVectorStore, Record, SQLiteVectorStore
+from lib.vector.filter import fold
 from lib.vector.filter.columns import Column
 from lib.vector.stores.sqlite.columns import FieldColumns
+from lib.vector.stores.sqlite.database import Database
 
 from .sqlite_at_once_kit import CountingStore
 
@@ -67,3 +70,61 @@ async def test_whatever_is_written_filters_say_what_they_say_in_memory(tmp_path:
         assert await store.count(filter=filter) == await same.count(filter=filter)
     assert store.visits < 80 * 4
     await store.close()
+
+
+async def sql_decides(store: SQLiteVectorStore, filter: Filter) -> bool:
+    """Return True if the metadata that a filter sees is read from the file each time."""
+    statements = list[str]()
+
+    async def count(database: Database) -> int:
+        connection = database._connection  # pyright: ignore[reportPrivateUsage] - what it is sent
+        connection.set_trace_callback(statements.append)
+        try:
+            return await database.count("", filter)
+        finally:
+            connection.set_trace_callback(None)
+
+    await store._run(count)  # pyright: ignore[reportPrivateUsage] - what it is sent
+    return any("json_each(meta)" in statement for statement in statements)
+
+
+@pytest.mark.parametrize(("cache_bytes", "always"), [(1 << 20, False), (1_000, True)])
+async def test_a_namespace_whose_filters_cost_as_much_as_reading_it_is_read(
+    tmp_path: Path, cache_bytes: int, always: bool
+) -> None:
+    path = tmp_path / "v.db"
+    first = SQLiteVectorStore(path, dimension=2)
+    await first.upsert([Record(str(row), [1.0, row], "", {"x": row}) for row in range(500)])
+    await first.close()
+    store = SQLiteVectorStore(path, dimension=2, cache_bytes=cache_bytes)
+    filter = fold(F("x") < 7)
+    assert isinstance(filter, Filter)
+    assert [await sql_decides(store, filter) for _ in range(7)] == [*[True] * 4, *[always] * 3]
+    assert await store.count(filter=F("x") < 7) == 7
+    assert await store.delete(filter=F("x") < 3) == 3
+    assert await store.count(filter=F("x") < 7) == 4
+    await store.close()
+
+
+async def test_pages_of_a_filter_are_the_same_from_memory_and_from_the_file(tmp_path: Path) -> None:
+    path, chance = tmp_path / "v.db", Random(9)
+    names = [chr(code) * chance.randrange(1, 4) for code in range(300, 0x1_0500, 101)]
+    names = sorted({name for name in names if name.isprintable()})
+    records = [
+        Record(name, [1.0, row], name, {"x": row, "y": row % 3}) for row, name in enumerate(names)
+    ]
+    cached, file = (SQLiteVectorStore(path, dimension=2) for _ in range(2))
+    await cached.upsert(records)
+    await cached.query([1.0, 0.0], 1)
+    await cached.update_meta({"z": 1}, filter=F("y") == 2)
+    await cached.delete(filter=F("x") == 17)
+    for filter in (F("x") < 9, F("y") == 1, F("x") >= 0, F("x") < 0, F("z") == 1):
+        after: str | None = None
+        while True:
+            expected = await file.scan(after=after, limit=7, filter=filter)
+            assert await cached.scan(after=after, limit=7, filter=filter) == expected
+            if len(expected) < 7:
+                break
+            after = expected[-1].id
+    for store in (cached, file):
+        await store.close()

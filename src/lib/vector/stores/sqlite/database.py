@@ -10,8 +10,10 @@ whether others have written, and so does the event loop, by a connection of its 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from heapq import nsmallest
 from typing import Any
 
 import numpy as np
@@ -36,7 +38,7 @@ from lib.vector.stores.sqlite.cache import (
 )
 from lib.vector.stores.sqlite.changes import Changes
 from lib.vector.stores.sqlite.columns import ColumnReader
-from lib.vector.stores.sqlite.filter import Condition, condition
+from lib.vector.stores.sqlite.filter import chosen
 from lib.vector.stores.sqlite.foreign import ForeignWrites
 from lib.vector.stores.sqlite.loader import RIDS, Loader
 from lib.vector.stores.sqlite.matches import Matches
@@ -56,12 +58,16 @@ _RECORDS = """
     SELECT id, vector, text, meta FROM [table]
     WHERE namespace = ? AND id IN (SELECT value FROM json_each(?))
 """
-_CHOSEN = _FOLLOWING = "SELECT id, vector, text, meta FROM [table] WHERE "
+_FOLLOWING = "SELECT id, vector, text, meta FROM [table] WHERE "
 _METAS_IN_ORDER = "SELECT id, meta FROM [table] WHERE "
 _IN_ORDER = " AND id > ? ORDER BY id LIMIT ?"
 _DELETE = "DELETE FROM [table] WHERE rid IN (SELECT value FROM json_each(?))"
-_GONE = "SELECT rid, id FROM [table] WHERE "
+_CHOSEN = "SELECT rid, id FROM [table] WHERE "
+_BY_RID = "SELECT id, vector, text, meta FROM [table] WHERE rid IN (SELECT value FROM json_each(?))"
 _COUNT = "SELECT count(*) FROM [table] WHERE "
+_BY_SQL = 4  # filters that SQL decides for the time of reading the rows
+_COUNTED = 1_000  # namespaces in which filters are counted
+_LOOKED_AT = 8  # rows in the time that SQL takes for one
 _SHARE = 16  # what was found, and columns of metadata, may take one byte for so many of vectors
 _MERGE = "INSERT INTO [table_fts]([table_fts]) VALUES ('optimize')"
 _NAMESPACES = "SELECT DISTINCT namespace FROM [table]"
@@ -85,6 +91,8 @@ class Database:
         if self._no_hybrid is None:
             self._stop_terms = lexical.stop_terms(self._connection)
         self._cache = Namespaces(cache_bytes)
+        self._most_rows = cache_bytes // (4 * table.dimension)
+        self._by_sql = Counter[str]()  # filters that SQL has decided, by namespace
         self._rows = TableRows(opened.connection, table)
         self._loader = Loader(self._rows, self._changes, cache_bytes // _SHARE)
         self._matches = Matches(self._rows, cache_bytes // _SHARE)
@@ -108,31 +116,35 @@ class Database:
 
     async def upsert(self, namespace: str, batch: Batch) -> None:
         """Insert or replace the records of a batch, all of them or none."""
-        self._write(namespace, lambda: batch)
+        self._write(namespace, lambda _: batch)
 
     async def insert(self, namespace: str, batch: Batch) -> int:
         """Insert the records whose ids are not there; return their number."""
         return self._write(
             namespace,
-            lambda: batch.without(dict(self._rows.select(RIDS, namespace, as_json(batch.ids)))),
+            lambda _: batch.without(dict(self._rows.select(RIDS, namespace, as_json(batch.ids)))),
         )
 
     async def update_meta(
         self, namespace: str, ids: list[str] | None, filter: Filter | None, changes: dict[str, Any]
     ) -> int:
         """Merge changes into the metadata of records, in one step; return their number."""
-        where, parameters = _where(namespace, filter, ids)
-        return self._write(
-            namespace,
-            lambda: merged(
-                map(self._rows.record, self._rows.select(_CHOSEN + where, *parameters)), changes
-            ),
-        )
 
-    def _write(self, namespace: str, batch_of: Callable[[], Batch | None]) -> int:
+        def batch_of(cached: CachedNamespace | None) -> Batch | None:
+            rids = [rid for rid, _ in self._chosen(namespace, ids, filter, cached)]
+            records = map(self._rows.record, self._rows.select(_BY_RID, as_json(rids)))
+            return merged(records, changes)
+
+        if ids is None:
+            self._prepare(namespace, filter)
+        return self._write(namespace, batch_of)
+
+    def _write(
+        self, namespace: str, batch_of: Callable[[CachedNamespace | None], Batch | None]
+    ) -> int:
         """Insert or replace the records of a batch that is made inside the transaction."""
         with self._transaction(write=True):
-            batch = batch_of()
+            batch = batch_of(self._followed(namespace))
             if batch is None or not batch.ids:
                 return 0
             metas = map(as_json, batch.metas)
@@ -283,16 +295,17 @@ class Database:
     async def get(self, namespace: str, ids: list[str]) -> list[Record]:
         """Return the records of these ids, in their order."""
         with self._transaction():
-            rows = self._rows.select(_RECORDS, namespace, as_json(ids))
-        records = {record.id: record for record in map(self._rows.record, rows)}
-        return [records[name] for name in ids if name in records]
+            return self._records(namespace, ids)
 
     async def scan(
         self, namespace: str, after: str, limit: int, filter: Filter | None
     ) -> list[Record]:
         """Return the first records whose ids follow; SQLite orders UTF-8, so by code point."""
-        where, parameters = _where(namespace, filter, None)
+        where, parameters = chosen(namespace, filter, None)
         with self._transaction():
+            names = self._following(namespace, after, limit, filter)
+            if names is not None:
+                return self._records(namespace, names)
             rows = self._rows.select(_FOLLOWING + where + _IN_ORDER, *parameters, after, limit)
         return [self._rows.record(row) for row in rows]
 
@@ -300,16 +313,18 @@ class Database:
         self, namespace: str, after: str, limit: int, filter: Filter | None
     ) -> list[tuple[str, dict[str, Any]]]:
         """Return ids and metadata of the first records that pass and whose ids follow."""
-        where, parameters = _where(namespace, filter, None)
+        where, parameters = chosen(namespace, filter, None)
         with self._transaction():
-            rows = self._select(_METAS_IN_ORDER + where + _IN_ORDER, *parameters, after, limit)
-        return [(name, self._json(meta)) for name, meta in rows]
+            rows = self._rows.select(_METAS_IN_ORDER + where + _IN_ORDER, *parameters, after, limit)
+        return [(name, self._rows.meta(meta)) for name, meta in rows]
 
     async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> int:
         """Delete the records that have one of the ids, and pass the filter; return their number."""
+        if ids is None:
+            self._prepare(namespace, filter)
         with self._transaction(write=True):
             cached = self._taken(namespace)
-            gone = self._gone(namespace, ids, filter, cached)
+            gone = self._chosen(namespace, ids, filter, cached)
             self._rows.select(_DELETE, as_json([rid for rid, _ in gone]))
             self._note(cached)
         if cached and len(gone) < cached.snapshot.count:
@@ -320,13 +335,12 @@ class Database:
 
     async def count(self, namespace: str, filter: Filter | None) -> int:
         """Return how many records pass the filter."""
+        self._prepare(namespace, filter)
         with self._transaction():
             cached = self._followed(namespace)
             if cached is not None:
                 return self._selected(namespace, cached, filter).count
-            where, parameters = _where(namespace, filter, None)
-            ((count,),) = self._rows.select(_COUNT + where, *parameters)
-        return count
+            return self._count(namespace, filter)
 
     async def namespaces(self, prefix: str) -> list[str]:
         """Return the namespaces that hold records, sorted."""
@@ -424,26 +438,62 @@ class Database:
             self._cache.put(namespace, cached)  # which has grown
         return reader
 
-    def _gone(
+    def _records(self, namespace: str, ids: list[str]) -> list[Record]:
+        """Return the records of these ids, in their order."""
+        rows = self._rows.select(_RECORDS, namespace, as_json(ids))
+        records = {record.id: record for record in map(self._rows.record, rows)}
+        return [records[name] for name in ids if name in records]
+
+    def _prepare(self, namespace: str, filter: Filter | None) -> None:
+        """Read a namespace in which SQL has decided some filters: that has cost as much by now."""
+        if filter is None or namespace in self._cache:
+            return
+        self._by_sql[namespace] += 1
+        if self._by_sql[namespace] > _BY_SQL:
+            del self._by_sql[namespace]
+            with self._transaction():
+                if self._count(namespace, None) <= self._most_rows:
+                    self._namespace(namespace)
+        elif len(self._by_sql) > _COUNTED:
+            self._by_sql.clear()
+
+    def _count(self, namespace: str, filter: Filter | None) -> int:
+        where, parameters = chosen(namespace, filter, None)
+        ((count,),) = self._rows.select(_COUNT + where, *parameters)
+        return count
+
+    def _following(
+        self, namespace: str, after: str, limit: int, filter: Filter | None
+    ) -> list[str] | None:
+        """Return the first ids that follow and pass the filter; None if SQL finds them sooner.
+
+        SQL looks at rows in the order of their ids until enough have passed; here all that pass
+        are looked at, some in the time that SQL takes for one.
+        """
+        cached = None if filter is None else self._followed(namespace)
+        if cached is None:
+            return None
+        snapshot, among = cached.snapshot, self._selected(namespace, cached, filter)
+        if among.mask is None or among.count**2 > _LOOKED_AT * limit * snapshot.count:
+            return None
+        ids = map(snapshot.rows.ids.__getitem__, np.flatnonzero(among.mask).tolist())
+        return nsmallest(limit, (name for name in ids if name > after))
+
+    def _chosen(
         self,
         namespace: str,
         ids: list[str] | None,
         filter: Filter | None,
         cached: CachedNamespace | None,
     ) -> list[tuple[int, str]]:
-        """Return the row and the id of the records to be deleted."""
-        if cached is None or filter is None:
-            where, parameters = _where(namespace, filter, ids)
-            return self._rows.select(_GONE + where, *parameters)
+        """Return row and id of the records that have one of the ids, and pass the filter."""
+        if cached is None or filter is None or ids is not None:
+            where, parameters = chosen(namespace, filter, ids)
+            return self._rows.select(_CHOSEN + where, *parameters)
         rows, rids = cached.snapshot.rows, cached.snapshot.contents.rids
         mask = self._selected(namespace, cached, filter).mask
         passing = range(len(rids)) if mask is None else np.flatnonzero(mask).tolist()
-        wanted = None if ids is None else set(ids)
-        return [
-            (rids[row], rows.ids[row])
-            for row in passing
-            if wanted is None or rows.ids[row] in wanted
-        ]
+        return [(rids[row], rows.ids[row]) for row in passing]
 
     def _namespace(self, namespace: str) -> CachedNamespace:
         """Return a namespace from memory, or from the file."""
@@ -476,15 +526,3 @@ class Database:
         if cached:
             cached.change = self._changes.last()
         self._changes.trim()
-
-
-def _where(namespace: str, filter: Filter | None, ids: list[str] | None) -> Condition:
-    tests, parameters = ["namespace = ?"], list[Any]([namespace])
-    if ids is not None:
-        tests.append("id IN (SELECT value FROM json_each(?))")
-        parameters.append(as_json(ids))
-    if filter is not None:
-        test, values = condition(filter)
-        tests.append(test)
-        parameters += values
-    return " AND ".join(tests), parameters

@@ -25,6 +25,25 @@ _TEXT, _NUMBER = "'text'", "'integer', 'real'"
 _json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
+def chosen(namespace: str, filter: Filter | None, ids: list[str] | None) -> Condition:
+    """Return an expression over the columns of a row that is true where it may be chosen.
+
+    Args:
+        namespace: of the row.
+        filter: what it has to pass, folded; None if all do.
+        ids: what its id has to be one of; None if any will do.
+    """
+    tests, parameters = ["namespace = ?"], list[Any]([namespace])
+    if ids is not None:
+        tests.append("id IN (SELECT value FROM json_each(?))")
+        parameters.append(_json(ids))
+    if filter is not None:
+        test, values = condition(filter)
+        tests.append(test)
+        parameters += values
+    return " AND ".join(tests), parameters
+
+
 def condition(filter: Filter) -> Condition:
     """Return an expression over the column `meta` that is true where the filter passes.
 
