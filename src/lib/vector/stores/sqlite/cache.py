@@ -223,6 +223,7 @@ class NamespaceReader:
         namespace: its name.
         cached: what was read.
         rids: all rows that there were at first.
+        parts: the first and the last of those that the file has in one piece, see `Packed`.
         read: how many of them were read.
         state: of the database when it began; in another one the rows are others.
     """
@@ -230,11 +231,14 @@ class NamespaceReader:
     read: int = 0
     state: object = None
 
-    def __init__(self, namespace: str, cached: CachedNamespace, rids: list[int]) -> None:
+    def __init__(
+        self, namespace: str, cached: CachedNamespace, rids: list[int], parts: dict[int, int]
+    ) -> None:
         """Start with the first row."""
         self.namespace: str = namespace
         self.cached: CachedNamespace = cached
         self.rids: list[int] = rids
+        self.parts: dict[int, int] = parts
 
 
 class Namespaces:

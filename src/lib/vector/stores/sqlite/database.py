@@ -38,10 +38,10 @@ from lib.vector.stores.sqlite.cache import (
 )
 from lib.vector.stores.sqlite.changes import Changes
 from lib.vector.stores.sqlite.columns import ColumnReader
-from lib.vector.stores.sqlite.filter import chosen
 from lib.vector.stores.sqlite.foreign import ForeignWrites
 from lib.vector.stores.sqlite.loader import RIDS, Loader
 from lib.vector.stores.sqlite.matches import Matches
+from lib.vector.stores.sqlite.packed import Packed
 from lib.vector.stores.sqlite.rows import TableRows, as_json
 from lib.vector.stores.sqlite.schema import NAME, Table, open_table, typed_errors
 from lib.vector.text.analysis import query_words
@@ -54,17 +54,7 @@ _UPSERT = """
     ON CONFLICT (namespace, id)
     DO UPDATE SET meta = excluded.meta, text = excluded.text, vector = excluded.vector
 """
-_RECORDS = """
-    SELECT id, vector, text, meta FROM [table]
-    WHERE namespace = ? AND id IN (SELECT value FROM json_each(?))
-"""
-_FOLLOWING = "SELECT id, vector, text, meta FROM [table] WHERE "
-_METAS_IN_ORDER = "SELECT id, meta FROM [table] WHERE "
-_IN_ORDER = " AND id > ? ORDER BY id LIMIT ?"
 _DELETE = "DELETE FROM [table] WHERE rid IN (SELECT value FROM json_each(?))"
-_CHOSEN = "SELECT rid, id FROM [table] WHERE "
-_BY_RID = "SELECT id, vector, text, meta FROM [table] WHERE rid IN (SELECT value FROM json_each(?))"
-_COUNT = "SELECT count(*) FROM [table] WHERE "
 _BY_SQL = 4  # filters that SQL decides for the time of reading the rows
 _COUNTED = 1_000  # namespaces in which filters are counted
 _LOOKED_AT = 8  # rows in the time that SQL takes for one
@@ -94,7 +84,10 @@ class Database:
         self._most_rows = cache_bytes // (4 * table.dimension)
         self._by_sql = Counter[str]()  # filters that SQL has decided, by namespace
         self._rows = TableRows(opened.connection, table)
-        self._loader = Loader(self._rows, self._changes, cache_bytes // _SHARE)
+        # what is in memory alone is not read again
+        is_packed = opened.has_packed and table.path != sqlite.MEMORY
+        self._packed = Packed(self._rows, is_kept=is_packed)
+        self._loader = Loader(self._rows, self._changes, self._packed, cache_bytes // _SHARE)
         self._matches = Matches(self._rows, cache_bytes // _SHARE)
         self._version: int | None = None
         self._schema: int | None = None
@@ -132,8 +125,7 @@ class Database:
 
         def batch_of(cached: CachedNamespace | None) -> Batch | None:
             rids = [rid for rid, _ in self._chosen(namespace, ids, filter, cached)]
-            records = map(self._rows.record, self._rows.select(_BY_RID, as_json(rids)))
-            return merged(records, changes)
+            return merged(self._rows.records_in(rids), changes)
 
         if ids is None:
             self._prepare(namespace, filter)
@@ -154,9 +146,13 @@ class Database:
             self._connection.executemany(
                 self._table.named(_UPSERT), ((namespace, *values) for values in columns)
             )
-            items = self._loader.items(namespace, batch) if cached else []
+            packs = self._packed.wants(len(batch.ids))
+            rids = self._loader.rids(namespace, batch.ids) if cached or packs else []
+            if packs:
+                self._packed.write(namespace, rids, batch.ids, batch.vectors)
             self._note(cached)
         if cached:
+            items = list(zip(rids, batch.metas, strict=True))
             cached.upsert(batch.ids, batch.vectors, batch.lengths, items)
             self._cache.put(namespace, cached)
         self._look()
@@ -295,28 +291,24 @@ class Database:
     async def get(self, namespace: str, ids: list[str]) -> list[Record]:
         """Return the records of these ids, in their order."""
         with self._transaction():
-            return self._records(namespace, ids)
+            return self._rows.records(namespace, ids)
 
     async def scan(
         self, namespace: str, after: str, limit: int, filter: Filter | None
     ) -> list[Record]:
         """Return the first records whose ids follow; SQLite orders UTF-8, so by code point."""
-        where, parameters = chosen(namespace, filter, None)
         with self._transaction():
             names = self._following(namespace, after, limit, filter)
             if names is not None:
-                return self._records(namespace, names)
-            rows = self._rows.select(_FOLLOWING + where + _IN_ORDER, *parameters, after, limit)
-        return [self._rows.record(row) for row in rows]
+                return self._rows.records(namespace, names)
+            return self._rows.page(namespace, after, limit, filter)
 
     async def metas(
         self, namespace: str, after: str, limit: int, filter: Filter | None
     ) -> list[tuple[str, dict[str, Any]]]:
         """Return ids and metadata of the first records that pass and whose ids follow."""
-        where, parameters = chosen(namespace, filter, None)
         with self._transaction():
-            rows = self._rows.select(_METAS_IN_ORDER + where + _IN_ORDER, *parameters, after, limit)
-        return [(name, self._rows.meta(meta)) for name, meta in rows]
+            return self._rows.metas(namespace, after, limit, filter)
 
     async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> int:
         """Delete the records that have one of the ids, and pass the filter; return their number."""
@@ -340,7 +332,7 @@ class Database:
             cached = self._followed(namespace)
             if cached is not None:
                 return self._selected(namespace, cached, filter).count
-            return self._count(namespace, filter)
+            return self._rows.count(namespace, filter)
 
     async def namespaces(self, prefix: str) -> list[str]:
         """Return the namespaces that hold records, sorted."""
@@ -438,12 +430,6 @@ class Database:
             self._cache.put(namespace, cached)  # which has grown
         return reader
 
-    def _records(self, namespace: str, ids: list[str]) -> list[Record]:
-        """Return the records of these ids, in their order."""
-        rows = self._rows.select(_RECORDS, namespace, as_json(ids))
-        records = {record.id: record for record in map(self._rows.record, rows)}
-        return [records[name] for name in ids if name in records]
-
     def _prepare(self, namespace: str, filter: Filter | None) -> None:
         """Read a namespace in which SQL has decided some filters: that has cost as much by now."""
         if filter is None or namespace in self._cache:
@@ -452,15 +438,10 @@ class Database:
         if self._by_sql[namespace] > _BY_SQL:
             del self._by_sql[namespace]
             with self._transaction():
-                if self._count(namespace, None) <= self._most_rows:
+                if self._rows.count(namespace, None) <= self._most_rows:
                     self._namespace(namespace)
         elif len(self._by_sql) > _COUNTED:
             self._by_sql.clear()
-
-    def _count(self, namespace: str, filter: Filter | None) -> int:
-        where, parameters = chosen(namespace, filter, None)
-        ((count,),) = self._rows.select(_COUNT + where, *parameters)
-        return count
 
     def _following(
         self, namespace: str, after: str, limit: int, filter: Filter | None
@@ -488,8 +469,7 @@ class Database:
     ) -> list[tuple[int, str]]:
         """Return row and id of the records that have one of the ids, and pass the filter."""
         if cached is None or filter is None or ids is not None:
-            where, parameters = chosen(namespace, filter, ids)
-            return self._rows.select(_CHOSEN + where, *parameters)
+            return self._rows.chosen(namespace, filter, ids)
         rows, rids = cached.snapshot.rows, cached.snapshot.contents.rids
         mask = self._selected(namespace, cached, filter).mask
         passing = range(len(rids)) if mask is None else np.flatnonzero(mask).tolist()

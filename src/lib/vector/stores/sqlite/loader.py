@@ -10,14 +10,16 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+import numpy as np
+
 from lib.vector.exact.search import row_lengths
 from lib.vector.filter import Filter
 from lib.vector.stores.sqlite import lexical
 from lib.vector.stores.sqlite.cache import CachedNamespace, NamespaceReader, RowIds
 from lib.vector.stores.sqlite.changes import Changes
 from lib.vector.stores.sqlite.columns import ColumnReader
+from lib.vector.stores.sqlite.packed import Packed
 from lib.vector.stores.sqlite.rows import TableRows, as_json
-from lib.vector.validate import Batch
 
 RIDS: Final = """
     SELECT id, rid FROM [table] WHERE namespace = ? AND id IN (SELECT value FROM json_each(?))
@@ -46,15 +48,19 @@ _UNREAD: Final[Mapping[str, Any]] = {}
 class Loader:
     """Reads the rows of one table into memory."""
 
-    def __init__(self, rows: TableRows, changes: Changes, column_bytes: int) -> None:
+    def __init__(
+        self, rows: TableRows, changes: Changes, packed: Packed, column_bytes: int
+    ) -> None:
         """Take what to read from.
 
         Args:
             rows: of the table.
             changes: its log.
+            packed: its second copy of vectors.
             column_bytes: how much memory the columns of a namespace may take.
         """
-        self._rows, self._changes, self._column_bytes = rows, changes, column_bytes
+        self._rows, self._changes, self._packed = rows, changes, packed
+        self._column_bytes = column_bytes
 
     def empty(self) -> CachedNamespace:
         """Return a namespace of which nothing was read."""
@@ -89,17 +95,36 @@ class Loader:
         ((listed,),) = self._rows.select(_ALL, namespace)
         rids = sorted(json.loads(listed))  # the order in which the file has the rows
         cached.reserve(len(rids))
-        return NamespaceReader(namespace, cached, rids)
+        return NamespaceReader(namespace, cached, rids, self._packed.parts(namespace, rids))
 
     def read(self, reader: NamespaceReader) -> bool:
         """Read some rows; return True if more follow."""
         some = reader.rids[reader.read : reader.read + _READ_AT_ONCE]
-        rows = self._rows.select(_ROWS, reader.namespace, as_json(some))
-        matrix = self._rows.matrix([blob for _, _, blob in rows])
-        items = [(rid, _UNREAD) for rid, _, _ in rows]
-        reader.cached.upsert([name for _, name, _ in rows], matrix, row_lengths(matrix), items)
+        loose = self._read_parts(reader, some) if reader.parts and some else some
+        if loose:
+            rows = self._rows.select(_ROWS, reader.namespace, as_json(loose))
+            matrix = self._rows.matrix([blob for _, _, blob in rows])
+            items = [(rid, _UNREAD) for rid, _, _ in rows]
+            reader.cached.upsert([name for _, name, _ in rows], matrix, row_lengths(matrix), items)
         reader.read += len(some)
         return reader.read < len(reader.rids)
+
+    def _read_parts(self, reader: NamespaceReader, rids: list[int]) -> list[int]:
+        """Read those of some rows that are in parts which end among them; return the others."""
+        matrix = np.empty((len(rids), self._rows.table.dimension), np.float32)
+        names, read = list[str](), list[int]()
+        for first, ids, vectors in self._packed.read(reader.namespace, rids[0], rids[-1]):
+            end = first + len(ids)
+            if reader.parts.get(first) == end - 1 <= rids[-1]:
+                matrix[len(read) : len(read) + len(ids)] = vectors
+                names += ids
+                read += range(first, end)
+        if read:
+            vectors = matrix[: len(read)]
+            items = [(rid, _UNREAD) for rid in read]
+            reader.cached.upsert(names, vectors, row_lengths(vectors), items)
+        there = set(read)
+        return [rid for rid in rids if rid not in there]
 
     def read_columns(
         self, cached: CachedNamespace, filter: Filter | None, reader: ColumnReader | None
@@ -130,10 +155,10 @@ class Loader:
             stored = dict(self._rows.select(_SIZES, as_json(some)))
             lengths.extend(lexical.size(stored.get(rid)) for rid in some)
 
-    def items(self, namespace: str, batch: Batch) -> list[tuple[int, Mapping[str, Any]]]:
-        """Return the row and the metadata of each record of a batch that was written."""
-        rid_of = dict(self._rows.select(RIDS, namespace, as_json(batch.ids)))
-        return [(rid_of[name], meta) for name, meta in zip(batch.ids, batch.metas, strict=True)]
+    def rids(self, namespace: str, ids: list[str]) -> list[int]:
+        """Return the rows of records that are there, in the order of their ids."""
+        rid_of = dict(self._rows.select(RIDS, namespace, as_json(ids)))
+        return [rid_of[name] for name in ids]
 
     def _metas(self, rids: list[int]) -> list[dict[str, Any]]:
         """Return the metadata of rows; of those that are no longer there, none."""

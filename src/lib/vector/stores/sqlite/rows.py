@@ -10,14 +10,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib.errors import StoreCorrupt
+from lib.vector.filter import Filter
 from lib.vector.records import Record
+from lib.vector.stores.sqlite.filter import chosen
 from lib.vector.stores.sqlite.schema import Table
 
 as_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
+_RECORDS = """
+    SELECT id, vector, text, meta FROM [table]
+    WHERE namespace = ? AND id IN (SELECT value FROM json_each(?))
+"""
+_RECORDS_IN = """
+    SELECT id, vector, text, meta FROM [table] WHERE rid IN (SELECT value FROM json_each(?))
+"""
+_PAGE = "SELECT id, vector, text, meta FROM [table] WHERE "
+_METAS = "SELECT id, meta FROM [table] WHERE "
+_IN_ORDER = " AND id > ? ORDER BY id LIMIT ?"
+_CHOSEN = "SELECT rid, id FROM [table] WHERE "
+_COUNT = "SELECT count(*) FROM [table] WHERE "
+
 
 class TableRows:
-    """Selects rows of one table and decodes them."""
+    """Selects rows of one table and decodes them; filters are decided by SQL."""
 
     def __init__(self, connection: sqlite3.Connection, table: Table) -> None:
         """Take the connection.
@@ -32,6 +47,43 @@ class TableRows:
     def select(self, sql: str, *parameters: object) -> list[Any]:
         """Return all rows of a statement."""
         return self.connection.execute(self.table.named(sql), parameters).fetchall()
+
+    def records(self, namespace: str, ids: list[str]) -> list[Record]:
+        """Return the records of these ids, in their order."""
+        found = map(self.record, self.select(_RECORDS, namespace, as_json(ids)))
+        records = {record.id: record for record in found}
+        return [records[name] for name in ids if name in records]
+
+    def records_in(self, rids: list[int]) -> list[Record]:
+        """Return the records of these rows."""
+        return [self.record(row) for row in self.select(_RECORDS_IN, as_json(rids))]
+
+    def page(self, namespace: str, after: str, limit: int, filter: Filter | None) -> list[Record]:
+        """Return the first records that pass the filter and whose ids follow, in their order."""
+        where, parameters = chosen(namespace, filter, None)
+        rows = self.select(_PAGE + where + _IN_ORDER, *parameters, after, limit)
+        return [self.record(row) for row in rows]
+
+    def metas(
+        self, namespace: str, after: str, limit: int, filter: Filter | None
+    ) -> list[tuple[str, dict[str, Any]]]:
+        """Return ids and metadata of the first records of such a page."""
+        where, parameters = chosen(namespace, filter, None)
+        rows = self.select(_METAS + where + _IN_ORDER, *parameters, after, limit)
+        return [(name, self.meta(meta)) for name, meta in rows]
+
+    def chosen(
+        self, namespace: str, filter: Filter | None, ids: list[str] | None
+    ) -> list[tuple[int, str]]:
+        """Return row and id of the records that have one of the ids, and pass the filter."""
+        where, parameters = chosen(namespace, filter, ids)
+        return self.select(_CHOSEN + where, *parameters)
+
+    def count(self, namespace: str, filter: Filter | None) -> int:
+        """Return how many records pass the filter."""
+        where, parameters = chosen(namespace, filter, None)
+        ((count,),) = self.select(_COUNT + where, *parameters)
+        return count
 
     def record(self, row: Any) -> Record:
         """Return the record of an id, a vector, a text and metadata.

@@ -96,6 +96,34 @@ _CHANGES: Final = (
         INSERT INTO [table_changes] (namespace, id) VALUES (old.namespace, old.id);
     END""",
 )
+# The second copy of vectors, see `stores.sqlite.packed`. The vectors come last, so that a trigger
+# that looks for the part of a row does not read through them.
+_DROP_PART: Final = """
+    DELETE FROM [table_packed] WHERE last >= {0}.rid
+        AND first = (SELECT max(first) FROM [table_packed] WHERE first <= {0}.rid)
+"""
+_PACKED: Final = (
+    """CREATE TABLE [table_packed] (
+        first INTEGER PRIMARY KEY,
+        last INTEGER NOT NULL,
+        namespace TEXT NOT NULL,
+        ids TEXT NOT NULL,
+        vectors BLOB NOT NULL
+    )""",
+    "CREATE INDEX [table_packed_namespace] ON [table_packed] (namespace, first, last)",
+    f"""CREATE TRIGGER [table_packed_insert] AFTER INSERT ON [table] BEGIN
+        {_DROP_PART.format("new")};
+    END""",
+    f"""CREATE TRIGGER [table_packed_update] AFTER UPDATE OF rid, namespace, id, vector ON [table]
+    WHEN old.vector <> new.vector OR old.id <> new.id OR old.namespace <> new.namespace
+        OR old.rid <> new.rid BEGIN
+        {_DROP_PART.format("old")};
+        {_DROP_PART.format("new")};
+    END""",
+    f"""CREATE TRIGGER [table_packed_delete] AFTER DELETE ON [table] BEGIN
+        {_DROP_PART.format("old")};
+    END""",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,12 +167,14 @@ class Opened:
         no_hybrid: why there is no full-text search; None if there is.
         writable: True if it may write.
         has_changes: True if it has a log of changes.
+        has_packed: True if it has a second copy of vectors.
     """
 
     connection: sqlite3.Connection
     no_hybrid: str | None
     writable: bool
     has_changes: bool
+    has_packed: bool
 
 
 @contextmanager
@@ -193,17 +223,29 @@ def _opened(connection: sqlite3.Connection, table: Table, *, write: bool) -> Ope
             sqlite.use_write_ahead_log(connection)
         _ensure(connection, table, _is_made, _make, write=write)
         no_hybrid = _full_text(connection, table, write=write)
-        has_changes = _changes(connection, table, write=write)
+        has_changes = _made_if_writable(connection, table, _is_logged, _log, write=write)
+        has_packed = _made_if_writable(connection, table, _is_packed, _pack, write=write)
         held.pop_all()
         return Opened(
-            connection=connection, no_hybrid=no_hybrid, writable=write, has_changes=has_changes
+            connection=connection,
+            no_hybrid=no_hybrid,
+            writable=write,
+            has_changes=has_changes,
+            has_packed=has_packed,
         )
 
 
-def _changes(connection: sqlite3.Connection, table: Table, *, write: bool) -> bool:
-    """Make the log of changes if need be; return True if there is one."""
+def _made_if_writable(
+    connection: sqlite3.Connection,
+    table: Table,
+    is_there: Callable[[sqlite3.Connection, Table], bool],
+    make: Callable[[sqlite3.Connection, Table], None],
+    *,
+    write: bool,
+) -> bool:
+    """Make a side table if need be; return True if there is one."""
     try:
-        _ensure(connection, table, _is_logged, _log, write=write)
+        _ensure(connection, table, is_there, make, write=write)
     except StoreReadOnly:  # of an older release, and cannot be written now
         return False
     return True
@@ -325,6 +367,15 @@ def _is_logged(connection: sqlite3.Connection, table: Table) -> bool:
 
 def _log(connection: sqlite3.Connection, table: Table) -> None:
     for statement in _CHANGES:
+        connection.execute(table.named(statement))
+
+
+def _is_packed(connection: sqlite3.Connection, table: Table) -> bool:
+    return _exists(connection, table.named("<table>_packed"))
+
+
+def _pack(connection: sqlite3.Connection, table: Table) -> None:
+    for statement in _PACKED:
         connection.execute(table.named(statement))
 
 
