@@ -45,8 +45,10 @@ class SQLiteVectorStore(HybridBackedStore[Database]):
     """Records in one table of an SQLite file, which several processes may share.
 
     Search is exact. The vectors of the namespaces in use are kept in memory, and so is, column by
-    column, the metadata that filters name; they are read again when another connection has
-    written. A file that cannot be written can be searched; writing raises `StoreReadOnly`.
+    column, the metadata that filters name; they follow what other connections write. Batches are
+    written with a second copy of their vectors, so that the first query reads them fast: the file
+    is up to twice as large. A file that cannot be written can be searched; writing raises
+    `StoreReadOnly`.
     """
 
     capabilities: ClassVar[frozenset[Capability]] = frozenset(CAPABILITIES)
