@@ -456,7 +456,7 @@ class Database:
         snapshot, among = cached.snapshot, self._selected(namespace, cached, filter)
         if among.mask is None or among.count**2 > _LOOKED_AT * limit * snapshot.count:
             return None
-        ids = map(snapshot.rows.ids.__getitem__, np.flatnonzero(among.mask).tolist())
+        ids = [snapshot.rows.ids[row] for row in np.flatnonzero(among.mask).tolist()]
         return nsmallest(limit, (name for name in ids if name > after))
 
     def _chosen(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from lib.vector.records import Record
 from lib.vector.stores.sqlite.filter import chosen
 from lib.vector.stores.sqlite.schema import Table
 
-as_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+as_json: Callable[[object], str] = _encoder.encode
 
 _RECORDS = """
     SELECT id, vector, text, meta FROM [table]
