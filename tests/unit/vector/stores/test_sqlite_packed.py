@@ -31,7 +31,7 @@ def records(names: range, chance: Random) -> list[Record]:
 
 
 def opened(path: Path) -> SQLiteVectorStore:
-    return SQLiteVectorStore(path, dimension=DIMENSION)
+    return SQLiteVectorStore(path, dimension=DIMENSION, packed=True)
 
 
 def parts(path: Path) -> list[tuple[int, int]]:
@@ -150,6 +150,33 @@ async def test_nothing_of_a_deleted_vector_is_left_after_a_purge(tmp_path: Path)
     await store.delete(filter=EVERYTHING)
     assert parts(path) == []
     await store.close()
+
+
+async def test_a_copy_is_written_only_by_stores_that_want_it_and_read_by_all(
+    tmp_path: Path,
+) -> None:
+    path, chance, query = tmp_path / "v.db", Random(9), [1.0] * DIMENSION
+    plain = SQLiteVectorStore(path, dimension=DIMENSION)
+    await plain.upsert(records(range(600), chance))
+    with raw(path) as other:
+        named = "SELECT count(*) FROM sqlite_master WHERE name LIKE '%packed%'"
+        assert other.execute(named).fetchone() == (0,)
+
+    packing = opened(path)
+    await packing.upsert(records(range(600, 1_200), chance))
+    assert parts(path) == [(601, 1112)]
+    await plain.upsert(records(range(1_200, 1_800), chance))
+    assert parts(path) == [(601, 1112)]
+    expected = await plain.query(query, ROWS)
+    assert await seen(path, query, ROWS) == [(match.id, match.score) for match in expected]
+
+    await plain.delete(["700"])  # a store that writes no copy deletes it all the same
+    assert parts(path) == []
+    await packing.close()
+    await plain.close()
+    reader = SQLiteVectorStore(path, dimension=DIMENSION)
+    assert len(await reader.query(query, ROWS)) == 1_799
+    await reader.close()
 
 
 async def test_files_without_parts_or_with_damaged_ones_are_read_from_their_rows(

@@ -84,8 +84,7 @@ class Database:
         self._most_rows = cache_bytes // (4 * table.dimension)
         self._by_sql = Counter[str]()  # filters that SQL has decided, by namespace
         self._rows = TableRows(opened.connection, table)
-        on_disk = table.path != sqlite.MEMORY
-        self._packed = Packed(self._rows, is_kept=opened.has_packed and on_disk)
+        self._packed = Packed(self._rows, is_there=opened.has_packed)
         self._loader = Loader(self._rows, self._changes, self._packed, cache_bytes // _SHARE)
         self._matches = Matches(self._rows, cache_bytes // _SHARE)
         self._version: int | None = None

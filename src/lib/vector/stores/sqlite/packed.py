@@ -1,9 +1,10 @@
 """A second copy of vectors in the file, many in one piece: read in a fraction of the time.
 
 A part holds the ids and vectors of rows that follow each other without a gap, all of one namespace.
-Batches are written with their parts; the triggers of the table delete the part of any row whose id
-or vector changes or that is deleted, whatever writes it. So a part that is there is right, erased
-vectors leave both places at once, and a write of one row never writes more than that row.
+A store that was made with `packed=True` writes batches with their parts; the triggers of the table
+delete the part of any row whose id or vector changes or that is deleted, whatever writes it. So a
+part that is there is right, erased vectors leave both places at once, and a write of one row never
+writes more than that row.
 """
 
 from __future__ import annotations
@@ -34,20 +35,21 @@ _IN: Final = """
 class Packed:
     """The parts of one table; its methods belong into a transaction."""
 
-    def __init__(self, rows: TableRows, *, is_kept: bool) -> None:
+    def __init__(self, rows: TableRows, *, is_there: bool) -> None:
         """Take the table.
 
         Args:
             rows: of the table.
-            is_kept: True if the table has parts; older releases have made none.
+            is_there: True if the file has a table of parts.
         """
-        self._rows, self._is_kept = rows, is_kept
+        self._rows, self._is_there = rows, is_there
+        self._is_written = is_there and rows.table.packed
         self._dimension = rows.table.dimension
         self._step = max(_LEAST_ROWS, min(_MOST_ROWS, _PART_BYTES // (4 * self._dimension)))
 
     def wants(self, count: int) -> bool:
         """Return True if a batch of so many records may have parts."""
-        return self._is_kept and count >= self._step
+        return self._is_written and count >= self._step
 
     def write(
         self, namespace: str, rids: list[int], ids: list[str], vectors: NDArray[np.float32]
@@ -70,7 +72,7 @@ class Packed:
             namespace: their namespace.
             rids: all its rows, sorted.
         """
-        if not self._is_kept or not rids:
+        if not self._is_there or not rids:
             return {}
         found = np.array(self._rows.select(_PARTS, namespace), np.int64).reshape(-1, 2)
         there, ends = np.array(rids, np.int64), found.ravel()

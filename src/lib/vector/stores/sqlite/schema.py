@@ -135,12 +135,14 @@ class Table:
         name: of the table; others begin with it.
         dimension: of every vector.
         metric: how nearness is measured.
+        packed: True if a second copy of its vectors is written.
     """
 
     path: str
     name: str
     dimension: int
     metric: Metric
+    packed: bool = False
 
     def __post_init__(self) -> None:
         if not _TABLE_NAME(self.name) or self.name.lower().startswith("sqlite_"):
@@ -224,7 +226,7 @@ def _opened(connection: sqlite3.Connection, table: Table, *, write: bool) -> Ope
         _ensure(connection, table, _is_made, _make, write=write)
         no_hybrid = _full_text(connection, table, write=write)
         has_changes = _made_if_writable(connection, table, _is_logged, _log, write=write)
-        has_packed = _made_if_writable(connection, table, _is_packed, _pack, write=write)
+        has_packed = _packed(connection, table, write=write)
         held.pop_all()
         return Opened(
             connection=connection,
@@ -249,6 +251,14 @@ def _made_if_writable(
     except StoreReadOnly:  # of an older release, and cannot be written now
         return False
     return True
+
+
+def _packed(connection: sqlite3.Connection, table: Table, *, write: bool) -> bool:
+    """Make the table of the second copy if it is wanted; return True if there is one."""
+    if table.packed and table.path != sqlite.MEMORY:
+        return _made_if_writable(connection, table, _is_packed, _pack, write=write)
+    with sqlite.transaction(connection, write=False):
+        return _is_packed(connection, table)
 
 
 def _full_text(connection: sqlite3.Connection, table: Table, *, write: bool) -> str | None:
