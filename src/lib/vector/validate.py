@@ -27,6 +27,7 @@ MAX_META_DEPTH = 64
 MAX_PAGE = 10_000
 MAX_LENGTH = 2.0**62
 MIN_LENGTH = 2.0**-62
+_LEAST_SQUARE, _LARGEST_SQUARE = MIN_LENGTH**2, MAX_LENGTH**2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +123,7 @@ def checked_query(
     if dimension is not None and len(query) != dimension:
         raise DimensionMismatch(expected=dimension, got=len(query))
     with np.errstate(all="ignore"):
-        usual = MIN_LENGTH**2 <= np.dot(query, query) <= MAX_LENGTH**2
+        usual = _LEAST_SQUARE <= float(query @ query) <= _LARGEST_SQUARE
     if not usual:
         checked_lengths(query[np.newaxis], metric)
     return query
@@ -268,7 +269,7 @@ def float32(vector: Vector) -> NDArray[np.float32]:
         InvalidVector: it is not a sequence of numbers, or an empty one.
     """
     if isinstance(vector, np.ndarray):
-        row = _from_numpy(cast(NDArray[Any], vector))
+        row = _from_numpy(cast("NDArray[Any]", vector))  # quoted: dearer than the copy
     else:
         row = _from_sequence(vector)
     if not len(row):

@@ -107,13 +107,13 @@ class View:
         products += self.constant - self._product + error + self.slack
         return products
 
-    def least(self, score: float) -> np.float32:
-        """Return the worth of a row that scores so, rounded down."""
+    def least(self, score: float) -> float:
+        """Return the worth of a row that scores so, rounded down, so that it is no more in 32 bits."""
         worth = -0.5 * score * score if self.metric == "euclidean" else score
-        return np.nextafter(np.float32(worth), np.float32(-np.inf))
+        return worth - abs(worth) * 2.0**-22 - 2.0**-149
 
 
-def reached(worths: Floats, k: int) -> np.float32:
+def reached(worths: Floats, k: int) -> float:
     """Return what at least k of the values reach: the k-th highest, or a little less.
 
     They are dealt to groups: the k highest are mostly in k of them.
@@ -122,11 +122,11 @@ def reached(worths: Floats, k: int) -> np.float32:
     if len(worths) >= 4 * groups:
         table = worths[: len(worths) // groups * groups].reshape(-1, groups)
         least = _kth(table.max(axis=0), k)
-        if least > -np.inf:
+        if least > -math.inf:
             return least
     return _kth(worths.copy(), k)
 
 
-def _kth(values: Floats, k: int) -> np.float32:
+def _kth(values: Floats, k: int) -> float:
     values.partition(len(values) - k)
-    return values[len(values) - k]
+    return float(values[len(values) - k])

@@ -279,14 +279,16 @@ class _CodedQuery:
 
     def __init__(self, view: View, share: float) -> None:
         self.rest: float = view.constant + view.slack
-        peak = float(np.abs(view.vector).max())
-        self.step: float = float(np.float32(peak / _LARGEST))
+        work = np.abs(view.vector)
+        self.step: float = float(np.float32(float(np.maximum.reduce(work)) / _LARGEST))
         if self.step < _SMALLEST_STEP:
             self.step = 1.0  # the query is left out as a whole
-        code = np.rint(view.vector / self.step)
+        code = np.divide(view.vector, self.step, out=work)
+        np.rint(code, out=code)
         rest = view.vector - code * self.step
-        self.code: Codes8 = _padded(code[np.newaxis] + 128.0)
-        self.sum: float = 128.0 * float(code.sum())
+        self.sum: float = 128.0 * float(np.add.reduce(code))
+        code += 128.0
+        self.code: Codes8 = _padded(code)
         missed = 1.001 * math.sqrt(rest @ rest)
         self.weight: float = 1.001 * max(view.length + missed, missed / share)
 
@@ -299,10 +301,10 @@ def coded_width(dimension: int) -> int:
     return -(-dimension // _REGISTER_BYTES) * _REGISTER_BYTES
 
 
-def _padded(codes: NDArray[Any]) -> Codes8:
-    """Return the codes as bytes, each row followed by zeros, which add nothing to a product."""
-    padded = np.zeros((len(codes), coded_width(codes.shape[1])), np.uint8)
-    padded[:, : codes.shape[1]] = codes
+def _padded(code: Wide) -> Codes8:
+    """Return a code as bytes in a matrix of one row, then zeros, which add nothing to a product."""
+    padded = np.zeros((1, coded_width(len(code))), np.uint8)
+    padded[0, : len(code)] = code
     return padded
 
 

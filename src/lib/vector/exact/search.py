@@ -120,9 +120,9 @@ class _Search:
     def __init__(self, rows: Rows, query: Floats, metric: Metric, among: Selection) -> None:
         self._rows, self._among = rows, among
         self._metric: Metric = metric
-        self._query = query.astype(np.float64)
-        self._sign = np.float32(1.0 if metric == "euclidean" else -1.0)
-        self._view = self._centred = View(query, metric)
+        self._query = query
+        self._target = _Target.of(query, metric)
+        self._sign = 1.0 if metric == "euclidean" else -1.0
         self._ready: Prepared | None = None
         self._size = 0  # of the rows that are prepared
         self._coded = False
@@ -131,7 +131,7 @@ class _Search:
             self._coded = self._ready is not None and rows.codes.pays(among.count)
         if self._ready is not None:
             self._size = min(self._ready.size, len(rows.vectors))
-            self._centred = View(query, metric, self._ready.centre)
+        self._view = View(query, metric, None if self._ready is None else self._ready.centre)
 
     def nearest(self, k: int) -> list[tuple[int, float]]:
         """Return the k nearest rows with their scores, best first, ties by id."""
@@ -142,20 +142,22 @@ class _Search:
             np.putmask(worths, ~mask, -np.inf)
         spare = _CODED_SPARE if self._coded else _SPARE
         least = reached(worths, min(k + spare, self._among.count))
-        found = np.flatnonzero(worths >= least)
+        found = (worths >= least).nonzero()[0]
         first = found[: 4 * k + _MOST_SEEDS]
         places = first if positions is None else positions[first]
         costs = self._costs(places)
-        kth = self._view.least(float(self._sign * np.partition(costs, k - 1)[k - 1]))
-        if kth < least or len(first) < len(found):
+        kth = _kth(costs, k)
+        most = self._view.least(self._sign * kth)
+        if most < least or len(first) < len(found):
             worths[first] = -np.inf
-            found = np.flatnonzero(worths >= kth)
-            others = self._worth(found if positions is None else positions[found], kth)
+            found = (worths >= most).nonzero()[0]
+            others = self._worth(found if positions is None else positions[found], most)
             places = np.concatenate([places, others])
             costs = np.concatenate([costs, self._costs(others)])
-        return self._ranked(places, costs, k)
+            kth = _kth(costs, k)
+        return self._ranked(places, costs, k, kth)
 
-    def _worth(self, places: NDArray[np.intp], least: np.float32) -> NDArray[np.intp]:
+    def _worth(self, places: NDArray[np.intp], least: float) -> NDArray[np.intp]:
         """Return which of the rows can be worth so much, by what they are in 32 bits."""
         if len(places) <= _FEW or self._size == 0:
             return places
@@ -163,52 +165,65 @@ class _Search:
 
     def _worths(self, places: Places, *, coded: bool) -> Floats:
         """Return what rows are worth at most; if `coded`, prepared ones by their codes."""
-        ready, parts = self._ready, list[Floats]()
+        ready = self._ready
+        if ready is None:
+            return self._of_floats(places, self._view, None)
         prepared, others = self._split(places)
-        if ready is not None and coded and _count(prepared):
-            parts.append(ready.worths(self._centred, prepared))
-        elif _count(prepared):
-            parts.append(self._of_floats(prepared, self._centred))
-        if _count(others):
-            parts.append(self._of_floats(others, self._view))
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        if coded:
+            worths = ready.worths(self._view, prepared)
+        else:
+            worths = self._of_floats(prepared, self._view, ready.halves(prepared))
+        if not _count(others):
+            return worths
+        plain = View(self._query, self._metric)
+        return np.concatenate([worths, self._of_floats(others, plain, None)])
 
     def _split(self, places: Places) -> tuple[Places, Places]:
         """Return which rows are prepared, and which are not."""
         if isinstance(places, slice):
             return slice(0, self._size), slice(self._size, places.stop)
-        prepared = int(np.searchsorted(places, self._size))
+        prepared = int(places.searchsorted(self._size))
         return places[:prepared], places[prepared:]
 
-    def _of_floats(self, places: Places, view: View) -> Floats:
+    def _of_floats(self, places: Places, view: View, halves: Floats | None) -> Floats:
         """Return what rows are worth at most, as they are in 32 bits."""
         vectors, query = self._rows.vectors, view.vector.astype(np.float32)
         if isinstance(places, slice):
             products = vectors[places] @ query
         else:
             products = _products(vectors, places, query)
-        centred = self._ready if view is self._centred else None
-        halves = None if centred is None else centred.halves(places)
         return view.of_floats(products, self._rows.scales[places], halves)
 
     def _costs(self, places: NDArray[np.intp]) -> Floats:
         """Return the scores of rows, so that lower is better."""
-        costs = np.empty(len(places), np.float32)
-        for start in range(0, len(places), _SCORED_AT_ONCE):
-            part = slice(start, start + _SCORED_AT_ONCE)
-            costs[part] = _scores(self._rows.vectors[places[part]], self._query, self._metric)
+        vectors, target = self._rows.vectors, self._target
+        if len(places) <= _SCORED_AT_ONCE:
+            costs = target.scores(vectors.take(places, axis=0))
+        else:
+            costs = np.empty(len(places), np.float32)
+            for start in range(0, len(places), _SCORED_AT_ONCE):
+                part = slice(start, start + _SCORED_AT_ONCE)
+                costs[part] = target.scores(vectors.take(places[part], axis=0))
         costs *= self._sign
         return costs
 
-    def _ranked(self, places: NDArray[np.intp], costs: Floats, k: int) -> list[tuple[int, float]]:
+    def _ranked(
+        self, places: NDArray[np.intp], costs: Floats, k: int, kth: float
+    ) -> list[tuple[int, float]]:
         """Return the k best of the rows with their scores, best first, ties by id."""
         if len(places) > k:  # ids lie all over the memory, so only those that count are looked at
-            best = costs <= np.partition(costs, k - 1)[k - 1]
+            best = costs <= kth
             places, costs = places[best], costs[best]
-        scored = zip(costs.tolist(), places.tolist(), strict=True)
-        ranked = sorted((cost, self._rows.ids[row], row) for cost, row in scored)
-        sign = float(self._sign)
+        rows, ids, sign = places.tolist(), self._rows.ids, self._sign
+        ranked = sorted(zip(costs.tolist(), [ids[row] for row in rows], rows, strict=True))
         return [(row, sign * cost) for cost, _, row in ranked[:k]]
+
+
+def _kth(costs: Floats, k: int) -> float:
+    """Return the k-th lowest."""
+    some = costs.copy()
+    some.partition(k - 1)
+    return float(some[k - 1])
 
 
 def _count(places: Places) -> int:
@@ -229,13 +244,36 @@ def _products(vectors: Floats, places: NDArray[np.intp], query: Floats) -> Float
     return products
 
 
-def _scores(vectors: Floats, query: NDArray[np.float64], metric: Metric) -> Floats:
-    """Return the score of each vector: the definition, row by row, in 64 bits."""
-    wide = vectors.astype(np.float64)
-    if metric == "euclidean":
-        return np.sqrt(((wide - query) ** 2).sum(axis=1)).astype(np.float32)
-    dots = (wide * query).sum(axis=1)
-    if metric == "dot":
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """A query, and the definition of scores: row by row, in 64 bits.
+
+    Attributes:
+        query: d floats.
+        metric: how to score.
+        square: under cosine the sum of the query's squares, else 0.
+    """
+
+    query: NDArray[np.float64]
+    metric: Metric
+    square: float
+
+    @classmethod
+    def of(cls, query: Floats, metric: Metric) -> _Target:
+        """Take a query of 32 bits."""
+        wide = query.astype(np.float64)
+        return cls(wide, metric, float((wide * wide).sum()) if metric == "cosine" else 0.0)
+
+    def scores(self, vectors: Floats) -> Floats:
+        """Return the score of each vector."""
+        wide = vectors.astype(np.float64)
+        if self.metric == "euclidean":
+            wide -= self.query
+            wide *= wide
+            return np.sqrt(np.add.reduce(wide, axis=1)).astype(np.float32)
+        squares = np.add.reduce(wide * wide, axis=1) if self.metric == "cosine" else None
+        wide *= self.query
+        dots = np.add.reduce(wide, axis=1)
+        if squares is not None:
+            dots /= np.sqrt(squares * self.square)
         return dots.astype(np.float32)
-    lengths = np.sqrt((wide * wide).sum(axis=1) * (query * query).sum())
-    return (dots / lengths).astype(np.float32)

@@ -150,7 +150,7 @@ class _Namespaces:
         scan = partial(nearest, snapshot.rows, query, k, metric=self._metric, among=among)
         return await offload(
             effort(snapshot.rows, among) + copies,
-            lambda: [_match(snapshot, *one, include_vectors=include_vectors) for one in scan()],
+            lambda: _matches(snapshot, scan(), include_vectors=include_vectors),
         )
 
     async def query_many(
@@ -169,7 +169,7 @@ class _Namespaces:
 
         def search(query: NDArray[np.float32]) -> list[Match]:
             found = nearest(snapshot.rows, query, k, metric=self._metric, among=among)
-            return [_match(snapshot, *one, include_vectors=include_vectors) for one in found]
+            return _matches(snapshot, found, include_vectors=include_vectors)
 
         floats = snapshot.rows.vectors.shape[1] if include_vectors else 0
         cost = effort(snapshot.rows, among) + copying(min(k, among.count), floats)
@@ -440,25 +440,32 @@ def _fused(
     found = fused_rows(
         near, worded, k, fusion, ids=rows.ids, higher_is_better=higher, coherence=coherent
     )
-    return [_match(snapshot, *scored) for scored in found]
+    return _matches(snapshot, found)
 
 
 def _worded(snapshot: Snapshot[_Contents], text: str, k: int, among: Selection) -> list[Match]:
-    found = snapshot.contents.ranked(text, snapshot, among, k)
-    return [_match(snapshot, *scored) for scored in found]
+    return _matches(snapshot, snapshot.contents.ranked(text, snapshot, among, k))
 
 
-def _match(
-    snapshot: Snapshot[_Contents], row: int, score: float, *, include_vectors: bool = False
-) -> Match:
-    contents = snapshot.contents
-    return Match(
-        id=snapshot.rows.ids[row],
-        score=score,
-        text=contents.texts[row],
-        meta=copied(contents.metas[row]),
-        vector=snapshot.rows.vectors[row].tolist() if include_vectors else None,
-    )
+def _matches(
+    snapshot: Snapshot[_Contents],
+    found: Iterable[tuple[int, float]],
+    *,
+    include_vectors: bool = False,
+) -> list[Match]:
+    """Return what was found, by row and score, with copies of the metadata."""
+    vectors, ids = snapshot.rows.vectors, snapshot.rows.ids
+    texts, metas = snapshot.contents.texts, snapshot.contents.metas
+    return [
+        Match(
+            ids[row],
+            score,
+            texts[row],
+            copied(metas[row]),
+            vectors[row].tolist() if include_vectors else None,
+        )
+        for row, score in found
+    ]
 
 
 def _record(snapshot: Snapshot[_Contents], row: int) -> Record:
