@@ -85,13 +85,15 @@ def test_a_search_misses_no_row_of_the_exact_answer(
     vectors, query = np.ascontiguousarray(vectors[:-1]), vectors[-1]
     allowed = draw(st.none() | arrays.arrays(np.bool_, size))
     ids = draw(st.permutations([f"{number:02}" for number in range(size)]))
-    k = draw(st.integers(1, 12))
+    k, at_once = draw(st.integers(1, 12)), draw(st.sampled_from([0, 20]))
 
     rows = searched(
         vectors, ids, metric, by=by, block_bytes=draw(st.sampled_from([1, 300, 1 << 20]))
     )
     among = allowing(allowed, size)
-    found = [nearest(rows, query, k, metric=metric, among=among) for _ in range(10)]
+    found = [
+        nearest(rows, query, k, metric=metric, among=among, at_once=at_once) for _ in range(10)
+    ]
 
     passing = list(range(size)) if allowed is None else np.flatnonzero(allowed).tolist()
     assert found == [plainly(vectors, query, k, metric, rows=passing, ids=ids)] * 10

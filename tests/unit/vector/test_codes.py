@@ -169,6 +169,8 @@ def test_effort_counts_what_is_prepared_and_then_what_is_read() -> None:
         searched(vectors, codes)
     assert effort(rows, whole(8_000)) == 8_000 * 16 // 4
     assert effort(rows, some) == 2 * 800 * 16 // 4
+    few = Selection.of(np.arange(8_000) < 40)  # which are scored without a first pass
+    assert effort(rows, few) == 10 * 40 * 16
 
 
 @pytest.mark.parametrize("metric", METRICS)

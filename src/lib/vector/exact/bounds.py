@@ -108,7 +108,7 @@ class View:
         return products
 
     def least(self, score: float) -> float:
-        """Return the worth of a row that scores so, rounded down, so that it is no more in 32 bits."""
+        """Return the worth of a row that scores so, rounded down so far that 32 bits keep it so."""
         worth = -0.5 * score * score if self.metric == "euclidean" else score
         return worth - abs(worth) * 2.0**-22 - 2.0**-149
 
@@ -130,3 +130,10 @@ def reached(worths: Floats, k: int) -> float:
 def _kth(values: Floats, k: int) -> float:
     values.partition(len(values) - k)
     return float(values[len(values) - k])
+
+
+def lowest(values: Floats, k: int) -> float:
+    """Return the k-th lowest."""
+    some = values.copy()
+    some.partition(k - 1)
+    return float(some[k - 1])

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lib.vector.exact.bounds import Floats, View, reached
+from lib.vector.exact.bounds import Floats, View, Wide, lowest, reached
 from lib.vector.exact.codes import Codes, Places, Prepared
 from lib.vector.records import Metric
 
@@ -27,7 +27,9 @@ _SCORED_AT_ONCE = 4096
 _SPARE, _CODED_SPARE = 2, 16  # rows beyond the k-th that are scored first
 _MOST_SEEDS = 256  # and of those that seem to be worth the same
 _FEW = 128  # above, a pass in 32 bits before the one in 64 pays
-_CODED_SPEEDUP, _PREPARING = 4, 8  # how much cheaper and dearer than reading a row
+_AT_ONCE = 48  # so few rows are scored without a first pass
+# How much cheaper and dearer than reading a row.
+_CODED_SPEEDUP, _PREPARING, _SCORING = 4, 8, 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +53,13 @@ class Selection:
         if count == len(mask):
             return cls(mask=None, count=count)
         few = count <= _GATHER_SHARE * len(mask)
-        return cls(mask=mask, count=count, positions=np.flatnonzero(mask) if few else None)
+        return cls(mask=mask, count=count, positions=mask.nonzero()[0] if few else None)
+
+    def places(self) -> NDArray[np.intp]:
+        """Return which rows may be returned."""
+        if self.positions is not None:
+            return self.positions
+        return np.arange(self.count) if self.mask is None else self.mask.nonzero()[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +91,13 @@ def scales(lengths: NDArray[np.float64], metric: Metric) -> Floats:
 
 
 def nearest(
-    rows: Rows, query: Floats, k: int, *, metric: Metric, among: Selection
+    rows: Rows,
+    query: Floats,
+    k: int,
+    *,
+    metric: Metric,
+    among: Selection,
+    at_once: int = _AT_ONCE,
 ) -> list[tuple[int, float]]:
     """Return the k nearest rows with their scores, best first, ties in the order of their ids.
 
@@ -93,18 +107,25 @@ def nearest(
         k: how many at most.
         metric: how to score.
         among: which rows may be returned.
+        at_once: so few rows are scored without a first pass.
     """
     if not among.count:
         return []
     # Workaround: within the bounds nothing overflows, yet some BLAS libraries leave flags behind
     # of which numpy warns; https://github.com/numpy/numpy/issues/28687 tells when they are gone.
     with np.errstate(all="ignore"):
-        return _Search(rows, query, metric, among).nearest(min(k, among.count))
+        scoring = _Scoring(rows, query, metric)
+        if among.count <= max(k, at_once):
+            places = among.places()
+            return scoring.ranked(places, scoring.costs(places), min(k, among.count))
+        return _Search(scoring, query, among).nearest(k)
 
 
 def effort(rows: Rows, among: Selection) -> int:
     """Return about how many floats a search reads, in the time of reading them in order."""
     size, dimension = rows.vectors.shape
+    if among.count <= _AT_ONCE:
+        return among.count * dimension * _SCORING
     cost = size if among.positions is None else 2 * among.count
     if rows.codes is not None:
         if rows.codes.pays(among.count):
@@ -114,15 +135,60 @@ def effort(rows: Rows, among: Selection) -> int:
     return cost * dimension
 
 
-class _Search:
-    """One search."""
+class _Scoring:
+    """The definition of scores: row by row, in 64 bits, rounded to 32."""
 
-    def __init__(self, rows: Rows, query: Floats, metric: Metric, among: Selection) -> None:
-        self._rows, self._among = rows, among
-        self._metric: Metric = metric
-        self._query = query
-        self._target = _Target.of(query, metric)
-        self._sign = 1.0 if metric == "euclidean" else -1.0
+    def __init__(self, rows: Rows, query: Floats, metric: Metric) -> None:
+        self.rows = rows
+        self.metric: Metric = metric
+        self.sign: float = 1.0 if metric == "euclidean" else -1.0
+        self._query: Wide = query.astype(np.float64)
+        self._square = 0.0
+        if metric == "cosine":
+            self._square = float(np.add.reduce(self._query * self._query))
+
+    def costs(self, places: NDArray[np.intp]) -> Floats:
+        """Return the scores of rows, so that lower is better."""
+        vectors = self.rows.vectors
+        if len(places) <= _SCORED_AT_ONCE:
+            costs = self._scores(vectors.take(places, axis=0))
+        else:
+            costs = np.empty(len(places), np.float32)
+            for start in range(0, len(places), _SCORED_AT_ONCE):
+                part = slice(start, start + _SCORED_AT_ONCE)
+                costs[part] = self._scores(vectors.take(places[part], axis=0))
+        costs *= self.sign
+        return costs
+
+    def ranked(self, places: NDArray[np.intp], costs: Floats, k: int) -> list[tuple[int, float]]:
+        """Return the k best of the rows with their scores, best first, ties by id."""
+        if len(places) > k:  # ids lie all over the memory, so only those that count are looked at
+            best = costs <= lowest(costs, k)
+            places, costs = places[best], costs[best]
+        rows, ids, sign = places.tolist(), self.rows.ids, self.sign
+        ranked = sorted(zip(costs.tolist(), [ids[row] for row in rows], rows, strict=True))
+        return [(row, sign * cost) for cost, _, row in ranked[:k]]
+
+    def _scores(self, vectors: Floats) -> Floats:
+        wide = vectors.astype(np.float64)
+        if self.metric == "euclidean":
+            wide -= self._query
+            wide *= wide
+            return np.sqrt(np.add.reduce(wide, axis=1)).astype(np.float32)
+        if self.metric == "dot":
+            wide *= self._query
+            return np.add.reduce(wide, axis=1).astype(np.float32)
+        lengths = np.sqrt(np.add.reduce(wide * wide, axis=1) * self._square)
+        wide *= self._query
+        return (np.add.reduce(wide, axis=1) / lengths).astype(np.float32)
+
+
+class _Search:
+    """One search with a first pass."""
+
+    def __init__(self, scoring: _Scoring, query: Floats, among: Selection) -> None:
+        rows = scoring.rows
+        self._scoring, self._rows, self._query, self._among = scoring, rows, query, among
         self._ready: Prepared | None = None
         self._size = 0  # of the rows that are prepared
         self._coded = False
@@ -131,11 +197,12 @@ class _Search:
             self._coded = self._ready is not None and rows.codes.pays(among.count)
         if self._ready is not None:
             self._size = min(self._ready.size, len(rows.vectors))
-        self._view = View(query, metric, None if self._ready is None else self._ready.centre)
+        centre = None if self._ready is None else self._ready.centre
+        self._view = View(query, scoring.metric, centre)
 
     def nearest(self, k: int) -> list[tuple[int, float]]:
         """Return the k nearest rows with their scores, best first, ties by id."""
-        positions, mask = self._among.positions, self._among.mask
+        positions, mask, scoring = self._among.positions, self._among.mask, self._scoring
         every = slice(0, len(self._rows.vectors)) if positions is None else positions
         worths = self._worths(every, coded=self._coded)
         if positions is None and mask is not None:
@@ -145,17 +212,15 @@ class _Search:
         found = (worths >= least).nonzero()[0]
         first = found[: 4 * k + _MOST_SEEDS]
         places = first if positions is None else positions[first]
-        costs = self._costs(places)
-        kth = _kth(costs, k)
-        most = self._view.least(self._sign * kth)
-        if most < least or len(first) < len(found):
+        costs = scoring.costs(places)
+        kth = self._view.least(scoring.sign * lowest(costs, k))
+        if kth < least or len(first) < len(found):
             worths[first] = -np.inf
-            found = (worths >= most).nonzero()[0]
-            others = self._worth(found if positions is None else positions[found], most)
+            found = (worths >= kth).nonzero()[0]
+            others = self._worth(found if positions is None else positions[found], kth)
             places = np.concatenate([places, others])
-            costs = np.concatenate([costs, self._costs(others)])
-            kth = _kth(costs, k)
-        return self._ranked(places, costs, k, kth)
+            costs = np.concatenate([costs, scoring.costs(others)])
+        return scoring.ranked(places, costs, k)
 
     def _worth(self, places: NDArray[np.intp], least: float) -> NDArray[np.intp]:
         """Return which of the rows can be worth so much, by what they are in 32 bits."""
@@ -175,7 +240,7 @@ class _Search:
             worths = self._of_floats(prepared, self._view, ready.halves(prepared))
         if not _count(others):
             return worths
-        plain = View(self._query, self._metric)
+        plain = View(self._query, self._scoring.metric)
         return np.concatenate([worths, self._of_floats(others, plain, None)])
 
     def _split(self, places: Places) -> tuple[Places, Places]:
@@ -194,37 +259,6 @@ class _Search:
             products = _products(vectors, places, query)
         return view.of_floats(products, self._rows.scales[places], halves)
 
-    def _costs(self, places: NDArray[np.intp]) -> Floats:
-        """Return the scores of rows, so that lower is better."""
-        vectors, target = self._rows.vectors, self._target
-        if len(places) <= _SCORED_AT_ONCE:
-            costs = target.scores(vectors.take(places, axis=0))
-        else:
-            costs = np.empty(len(places), np.float32)
-            for start in range(0, len(places), _SCORED_AT_ONCE):
-                part = slice(start, start + _SCORED_AT_ONCE)
-                costs[part] = target.scores(vectors.take(places[part], axis=0))
-        costs *= self._sign
-        return costs
-
-    def _ranked(
-        self, places: NDArray[np.intp], costs: Floats, k: int, kth: float
-    ) -> list[tuple[int, float]]:
-        """Return the k best of the rows with their scores, best first, ties by id."""
-        if len(places) > k:  # ids lie all over the memory, so only those that count are looked at
-            best = costs <= kth
-            places, costs = places[best], costs[best]
-        rows, ids, sign = places.tolist(), self._rows.ids, self._sign
-        ranked = sorted(zip(costs.tolist(), [ids[row] for row in rows], rows, strict=True))
-        return [(row, sign * cost) for cost, _, row in ranked[:k]]
-
-
-def _kth(costs: Floats, k: int) -> float:
-    """Return the k-th lowest."""
-    some = costs.copy()
-    some.partition(k - 1)
-    return float(some[k - 1])
-
 
 def _count(places: Places) -> int:
     return places.stop - places.start if isinstance(places, slice) else len(places)
@@ -242,38 +276,3 @@ def _products(vectors: Floats, places: NDArray[np.intp], query: Floats) -> Float
         np.take(vectors, part, axis=0, out=collected, mode="clip")
         np.matmul(collected, query, out=products[start : start + step])
     return products
-
-
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """A query, and the definition of scores: row by row, in 64 bits.
-
-    Attributes:
-        query: d floats.
-        metric: how to score.
-        square: under cosine the sum of the query's squares, else 0.
-    """
-
-    query: NDArray[np.float64]
-    metric: Metric
-    square: float
-
-    @classmethod
-    def of(cls, query: Floats, metric: Metric) -> _Target:
-        """Take a query of 32 bits."""
-        wide = query.astype(np.float64)
-        return cls(wide, metric, float((wide * wide).sum()) if metric == "cosine" else 0.0)
-
-    def scores(self, vectors: Floats) -> Floats:
-        """Return the score of each vector."""
-        wide = vectors.astype(np.float64)
-        if self.metric == "euclidean":
-            wide -= self.query
-            wide *= wide
-            return np.sqrt(np.add.reduce(wide, axis=1)).astype(np.float32)
-        squares = np.add.reduce(wide * wide, axis=1) if self.metric == "cosine" else None
-        wide *= self.query
-        dots = np.add.reduce(wide, axis=1)
-        if squares is not None:
-            dots /= np.sqrt(squares * self.square)
-        return dots.astype(np.float32)
