@@ -158,6 +158,7 @@ def test_codes_of_few_rows_are_not_read_and_fewer_rows_are_not_prepared() -> Non
     assert codes.pending(99) == codes.coded(1_000) == 0
     assert codes.ready(vectors[:100], lengths[:100]) is not None
     assert [codes.pays(count) for count in (799, 800)] == [False, True]
+    assert [codes.pays(count, collected=True) for count in (159, 160)] == [False, True]
     assert not codes_of("cosine", coded=False).pays(800)
 
 

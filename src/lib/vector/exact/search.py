@@ -27,7 +27,7 @@ _SCORED_AT_ONCE = 4096
 _SPARE, _CODED_SPARE = 2, 16  # rows beyond the k-th that are scored first
 _MOST_SEEDS = 256  # and of those that seem to be worth the same
 _FEW = 128  # above, a pass in 32 bits before the one in 64 pays
-_AT_ONCE = 48  # so few rows are scored without a first pass
+_AT_ONCE = 64  # so few rows are scored without a first pass
 # How much cheaper and dearer than reading a row.
 _CODED_SPEEDUP, _PREPARING, _SCORING = 4, 8, 10
 
@@ -54,6 +54,10 @@ class Selection:
             return cls(mask=None, count=count)
         few = count <= _GATHER_SHARE * len(mask)
         return cls(mask=mask, count=count, positions=mask.nonzero()[0] if few else None)
+
+    def reads_codes(self, codes: Codes) -> bool:
+        """Return True if it pays to read codes of these rows instead of the rows."""
+        return codes.pays(self.count, collected=self.positions is not None)
 
     def places(self) -> NDArray[np.intp]:
         """Return which rows may be returned."""
@@ -128,7 +132,7 @@ def effort(rows: Rows, among: Selection) -> int:
         return among.count * dimension * _SCORING
     cost = size if among.positions is None else 2 * among.count
     if rows.codes is not None:
-        if rows.codes.pays(among.count):
+        if among.reads_codes(rows.codes):
             coded = cost * rows.codes.coded(size) // max(1, size)
             cost -= coded - coded // _CODED_SPEEDUP
         cost += rows.codes.pending(size) * _PREPARING
@@ -194,7 +198,7 @@ class _Search:
         self._coded = False
         if rows.codes is not None:
             self._ready = rows.codes.ready(rows.vectors, rows.scales)
-            self._coded = self._ready is not None and rows.codes.pays(among.count)
+            self._coded = self._ready is not None and among.reads_codes(rows.codes)
         if self._ready is not None:
             self._size = min(self._ready.size, len(rows.vectors))
         centre = None if self._ready is None else self._ready.centre
