@@ -103,7 +103,7 @@ def exactly(vectors: Any, query: Any, metric: Metric, rows: Any) -> list[int]:
         costs = -(wide * target).sum(axis=1)
     if metric == "cosine":
         costs /= np.sqrt((wide * wide).sum(axis=1) * (target * target).sum())
-    few = np.argpartition(costs, K)[: K + 1]
+    few = np.argpartition(costs, min(K, len(costs) - 1))[: K + 1]
     few = few if rows is None else rows[few]
     order = dict(zip((range(len(costs)) if rows is None else rows.tolist()), costs, strict=True))
     return sorted(few.tolist(), key=lambda row: (np.float32(order[row]), str(row)))[:K]
