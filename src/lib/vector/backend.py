@@ -17,6 +17,7 @@ from lib._util.contexts import AsyncStore
 from lib._util.turns import turn
 from lib.errors import DimensionMismatch, HybridUnavailable
 from lib.vector.closing import Closing
+from lib.vector.composed import ComposedBackend
 from lib.vector.contract import (
     Capability,
     FilterLike,
@@ -221,6 +222,17 @@ class BackedStore(AsyncStore, Generic[B]):
         """Do work that writes to a namespace; as `_run`."""
         return await self._run(work)
 
+    async def _write_beside(self, namespace: str, work: Callable[[B], Coroutine[Any, Any, T]]) -> T:
+        """Do work that writes in one step, beside other such work and no composed call."""
+
+        async def beside(backend: B) -> T:
+            if not isinstance(backend, ComposedBackend):
+                return await work(backend)
+            async with backend.gates.shared(namespace):
+                return await work(backend)
+
+        return await self._write(namespace, beside)
+
     async def _opened(self) -> B:
         async with self._opening:
             self._closing.check_open()
@@ -243,7 +255,7 @@ class BackedStore(AsyncStore, Generic[B]):
         if batch is None:
             await self._run(_nothing)
         else:
-            await self._write(name, lambda backend: backend.upsert(name, batch))
+            await self._write_beside(name, lambda backend: backend.upsert(name, batch))
 
     async def insert(self, records: Sequence[Record], *, namespace: str | None = None) -> int:
         """Insert the records whose ids are not there, and leave those that are as they are.
@@ -481,7 +493,9 @@ class BackedStore(AsyncStore, Generic[B]):
         name = checked_namespace(namespace)
         return await self._filtered(
             parsed,
-            lambda plan: self._write(name, lambda backend: backend.delete(name, wanted, plan)),
+            lambda plan: self._write_beside(
+                name, lambda backend: backend.delete(name, wanted, plan)
+            ),
             otherwise=0,
         )
 

@@ -1,27 +1,45 @@
 """`ComposedBackend`: calls that a database lacks, made of those that every backend has.
 
-They take several steps: what another writer changes between two of them may be lost.
+They take several steps. No other write of the same store comes between them; what another process
+changes there may be lost, and what it deletes may come back.
 """
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, Final
+from functools import cached_property
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lib._util.tasks import whole
 from lib.vector.filter import Filter, matches
+from lib.vector.gates import Gates
 from lib.vector.records import Match, Record
 from lib.vector.validate import Batch, checked_batch
 
-_PAGE: Final = 500
+T = TypeVar("T")
+
+PAGE: Final = 500
+"""How many records a composed call reads and writes while other writes wait."""
 
 
 class ComposedBackend(ABC):
     """A backend that reads and writes records, and has no more than that."""
+
+    @cached_property
+    def gates(self) -> Gates:
+        """Keeps composed calls of a namespace apart from its other writes.
+
+        A store that has such a backend enters for every `upsert` and `delete`, as `BackedStore`
+        does.
+        """
+        return Gates()
 
     @abstractmethod
     async def upsert(self, namespace: str, batch: Batch) -> None:
@@ -65,9 +83,17 @@ class ComposedBackend(ABC):
         ]
 
     async def insert(self, namespace: str, batch: Batch) -> int:
-        """Insert the records whose ids are not there; return their number."""
-        there = {record.id for record in await self.get(namespace, batch.ids)}
-        new = batch.without(there)
+        """Insert the records whose ids are not there, a page at a time; return their number."""
+        count = 0
+        for page in batch.pages(PAGE):
+            count += await self._in_one_piece(
+                namespace, lambda page=page: self._insert(namespace, page)
+            )
+        return count
+
+    async def _insert(self, namespace: str, page: Batch) -> int:
+        there = {record.id for record in await self.get(namespace, page.ids)}
+        new = page.without(there)
         if new.ids:
             await self.upsert(namespace, new)
         return len(new.ids)
@@ -77,27 +103,47 @@ class ComposedBackend(ABC):
     ) -> int:
         """Merge changes into the metadata of records, which are read and written whole."""
         count = 0
-        async for page in self._chosen(namespace, ids, filter):
-            batch = merged(page, changes)
-            if batch is not None:
-                await self.upsert(namespace, batch)
-            count += len(page)
+        async with aclosing(self.chosen(namespace, ids, filter)) as pages:
+
+            async def update() -> int | None:
+                page = await anext(pages, None)
+                batch = merged(page or (), changes)
+                if batch is not None:
+                    await self.upsert(namespace, batch)
+                return None if page is None else len(page)
+
+            while (size := await self._in_one_piece(namespace, update)) is not None:
+                count += size
         return count
 
-    async def _chosen(
+    async def _in_one_piece(self, namespace: str, work: Callable[[], Awaitable[T]]) -> T:
+        """Do work between whose steps no other write comes; if cancelled, wait for its end."""
+        async with self.gates.exclusive(namespace):
+            return await (whole(work()) if _on_a_loop() else work())
+
+    async def chosen(
         self, namespace: str, ids: list[str] | None, filter: Filter | None
     ) -> AsyncGenerator[list[Record]]:
-        """Yield the records that have one of the ids, and pass the filter, some at a time."""
+        """Yield the records that have one of the ids, and pass the filter, a page at a time."""
         if ids is None:
             after = ""
-            while page := await self.scan(namespace, after, _PAGE, filter):
+            while page := await self.scan(namespace, after, PAGE, filter):
                 yield page
                 after = page[-1].id
             return
         distinct = list(dict.fromkeys(ids))
-        for start in range(0, len(distinct), _PAGE):
-            page = await self.get(namespace, distinct[start : start + _PAGE])
+        for start in range(0, len(distinct), PAGE):
+            page = await self.get(namespace, distinct[start : start + PAGE])
             yield [one for one in page if filter is None or matches(filter, one.meta)]
+
+
+def _on_a_loop() -> bool:
+    """Return False in the thread of a client that blocks, where nothing is cancelled."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def merged(records: Iterable[Record], changes: dict[str, Any]) -> Batch | None:

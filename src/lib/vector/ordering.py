@@ -10,7 +10,7 @@ from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from lib.vector.composed import ComposedBackend
 from lib.vector.contract import FilterLike, ScanStore
@@ -101,6 +101,13 @@ class ListedBackend(ComposedBackend):
             get=self.get,
             filter=filter,
         )
+
+    async def update_meta(
+        self, namespace: str, ids: list[str] | None, filter: Filter | None, changes: dict[str, Any]
+    ) -> int:
+        """Merge changes into the metadata of records, which are read and written whole."""
+        wanted = await self.ids(namespace, filter) if ids is None else ids
+        return await super().update_meta(namespace, wanted, filter, changes)
 
 
 async def pages(

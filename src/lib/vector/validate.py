@@ -8,7 +8,7 @@ cosine at least 2**-62: within these bounds no product or sum of squares leaves 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -47,7 +47,15 @@ class Batch:
 
     def without(self, ids: Collection[str]) -> Batch:
         """Return the records that have none of the ids."""
-        rows = [row for row, name in enumerate(self.ids) if name not in ids]
+        return self._of([row for row, name in enumerate(self.ids) if name not in ids])
+
+    def pages(self, size: int) -> Iterator[Batch]:
+        """Yield the records, so many at a time."""
+        every = range(len(self.ids))
+        for start in every[::size]:
+            yield self._of(list(every[start : start + size]))
+
+    def _of(self, rows: list[int]) -> Batch:
         if len(rows) == len(self.ids):
             return self
         return Batch(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
@@ -143,6 +145,41 @@ class ChangeContract(StoreTests):
                 await store.update_meta({"x": 2}, ids=["a"])
 
         self._with(using, "update", body)
+
+    def test_what_is_deleted_while_metadata_changes_does_not_come_back(self, using: Using) -> None:
+        async def body(store: Any) -> None:
+            names = [f"{n:04}" for n in range(600)]
+            for gone, kept in ((names[:300], names[300:]), (names[300:], names[:300])):
+                await store.upsert(points(*names))
+
+                works: list[Awaitable[int]] = [
+                    store.update_meta({"x": 1}, ids=names),
+                    store.delete(gone),
+                ]
+                changed, deleted = await asyncio.gather(*works)
+
+                assert deleted == 300
+                assert 300 <= changed <= 600
+                left = await store.get(names)
+                assert ids(left) == kept
+                assert all(one.meta == {"x": 1} for one in left)
+
+        self._with(using, "update", body)
+
+    def test_what_is_stored_while_others_read_and_write_back_is_kept(self, using: Using) -> None:
+        async def body(store: Any) -> None:
+            await store.upsert(points("a", "b", x=1))
+            works = [store.upsert([Record("a", [0.0, 1.0], "new"), Record("c", [0.0, 1.0], "new")])]
+            if using.kind.can(store, "update"):
+                works.append(store.update_meta({"x": 2}, ids=["a"]))
+            works.append(store.insert(points("a", "c", x=3)))
+
+            await asyncio.gather(*works)
+
+            found = await store.get(["a", "b", "c"])
+            assert [one.text for one in found] == ["new", "", "new"]
+
+        self._with(using, "insert", body)
 
     def _with(self, using: Using, capability: Any, body: Any) -> None:
         """Run the body, if the store declares the capability."""

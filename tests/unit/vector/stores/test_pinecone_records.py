@@ -1,12 +1,16 @@
 """Tests what Pinecone is given for names, metadata, filters and vectors, and what comes of them."""
 
+import asyncio
 import json
+from typing import Any
 
+import httpx2
 import numpy as np
 import pytest
 
 from fakes.pinecone_server import PineconeServer
-from lib.errors import UnsupportedFilter
+from lib._util.clock import SYSTEM_CLOCK
+from lib.errors import InvalidMeta, StoreCorrupt, UnsupportedFilter
 from lib.vector import EVERYTHING, F, Filter, Record
 from lib.vector.stores.pinecone.filter import condition
 
@@ -105,3 +109,69 @@ async def test_vectors_are_sent_with_the_fewest_digits_that_tell_them_apart() ->
 def test_only_a_filter_can_be_translated() -> None:
     with pytest.raises(TypeError, match="expected a filter that Pinecone supports, got Filter"):
         condition(Filter())
+
+
+async def test_a_record_that_another_program_damaged_can_be_deleted_by_id() -> None:
+    server = PineconeServer()
+    async with opened(server) as store:
+        await store.upsert([Record("a", [1.0, 0.0]), Record("b", [1.0, 0.0])])
+        (namespace,) = server.indexes["test"].namespaces.values()
+        namespace.rows["a"]["metadata"].clear()
+
+        with pytest.raises(StoreCorrupt):
+            await store.get(["a"])
+        assert await store.delete(["a", "a", "unknown"]) == 1
+        assert [one.id for one in await store.scan()] == ["b"]
+
+
+async def test_a_change_of_metadata_that_one_record_has_no_room_for_changes_none() -> None:
+    async with opened(PineconeServer()) as store:
+        room = [Record(f"{n:04}", [1.0, 0.0], "", {"x": 1}) for n in range(600)]
+        await store.upsert([*room, Record("full", [1.0, 0.0], "x" * 40_000)])
+
+        names = [*(one.id for one in room), "full"]
+        choices: list[dict[str, Any]] = [{"ids": names}, {"filter": EVERYTHING}]
+        for chosen in choices:
+            with pytest.raises(InvalidMeta, match="full"):
+                await store.update_meta({"note": "y" * 1_000}, **chosen)
+            assert await store.count(filter=F("note").exists()) == 0
+
+
+async def test_an_insert_that_one_record_has_no_room_in_inserts_none() -> None:
+    async with opened(PineconeServer()) as store:
+        room = [Record(f"{n:04}", [1.0, 0.0]) for n in range(600)]
+
+        with pytest.raises(InvalidMeta, match="full"):
+            await store.insert([*room, Record("full", [1.0, 0.0], "x" * 50_000)])
+        assert await store.count() == 0
+
+
+class Held(httpx2.AsyncBaseTransport):
+    """The server's transport, which keeps upserts back until the test lets them go."""
+
+    def __init__(self, inner: httpx2.AsyncBaseTransport) -> None:
+        self._inner = inner
+        self.came, self.open = asyncio.Event(), asyncio.Event()
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if request.url.path == "/vectors/upsert":
+            self.came.set()
+            await self.open.wait()
+        return await self._inner.handle_async_request(request)
+
+
+async def test_a_deletion_waits_for_a_change_of_metadata_that_is_on_its_way() -> None:
+    server = PineconeServer()
+    async with opened(server) as other:
+        await other.upsert([Record("a", [1.0, 0.0]), Record("b", [1.0, 0.0])])
+    held = Held(server.transport)
+    async with httpx2.AsyncClient(transport=held) as client, opened(server, client=client) as store:
+        update = asyncio.create_task(store.update_meta({"x": 1}, ids=["a", "b"]))
+        await held.came.wait()
+        deletion = asyncio.create_task(store.delete(["a"]))
+        for _ in range(100):
+            await SYSTEM_CLOCK.sleep(0)
+        held.open.set()
+
+        assert (await update, await deletion) == (2, 1)
+        assert [(one.id, one.meta) for one in await store.scan()] == [("b", {"x": 1})]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from lib._util.clock import Clock
 from lib.errors import ConsistencyTimeout, StoreUnavailable
+from lib.vector.composed import PAGE, merged
 from lib.vector.embed.remote import each
 from lib.vector.filter import Filter
 from lib.vector.offload import offload
@@ -74,12 +76,40 @@ class Index(ListedBackend):
 
         All are checked before any is sent; each request is written when it is its turn.
         """
-        effort = records.effort(batch)
-        await offload(effort, lambda: records.check(namespace, batch))
-        bodies = records.requests(namespace, batch)
+        await self._check(namespace, batch)
+        effort, bodies = records.effort(batch), records.requests(namespace, batch)
         while (body := await offload(effort, lambda: next(bodies, None))) is not None:
             await self._write(namespace, "vectors/upsert", body, fills=True)
         await self._settle(namespace, again=False)
+
+    async def insert(self, namespace: str, batch: Batch) -> int:
+        """Insert the records whose ids are not there, all checked before; return their number."""
+        await self._check(namespace, batch)
+        return await super().insert(namespace, batch)
+
+    async def update_meta(
+        self, namespace: str, ids: list[str] | None, filter: Filter | None, changes: dict[str, Any]
+    ) -> int:
+        """Merge changes into the metadata of records, which are read and written whole.
+
+        If they are more than a page, all are read, merged and checked before the first is written.
+        """
+        wanted = await self.ids(namespace, filter) if ids is None else ids
+        if len(wanted) > PAGE:
+            async with aclosing(self.chosen(namespace, wanted, filter)) as pages:
+                async for page in pages:
+                    batch = merged(page, changes)
+                    if batch is not None:
+                        await self._check(namespace, batch)
+        return await super().update_meta(namespace, wanted, filter, changes)
+
+    async def _check(self, namespace: str, batch: Batch) -> None:
+        """See that Pinecone takes every record of a batch.
+
+        Raises:
+            InvalidMeta: a record's metadata and text are more than Pinecone takes.
+        """
+        await offload(records.effort(batch), lambda: records.check(namespace, batch))
 
     async def delete(self, namespace: str, ids: list[str] | None, filter: Filter | None) -> int:
         """Delete the records that have one of the ids, and pass the filter; return their number.
@@ -108,7 +138,8 @@ class Index(ListedBackend):
             return sum([len(await self._listed(name, what["filter"])) for what in wanted])
         if ids is None:
             return len(await self._listed(name))
-        return len(await self._records(namespace, ids))
+        distinct = list(dict.fromkeys(encoded(one) for one in ids))
+        return len([found async for found, _ in self._fetched(namespace, distinct)])
 
     async def _late(self, namespace: str) -> ConsistencyTimeout | None:
         """Return why searches do not show what was written, None if they do."""
