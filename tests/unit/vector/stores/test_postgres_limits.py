@@ -16,7 +16,7 @@ import pytest
 from psycopg_pool import AsyncConnectionPool
 
 from lib.errors import InvalidMeta, StoreClosed, StoreUnavailable
-from lib.vector import PostgresVectorStore, Record
+from lib.vector import EVERYTHING, PostgresVectorStore, Record
 from lib.vector.stores.postgres import database, search
 from lib.vector.stores.postgres.filter import written
 from servers import postgres
@@ -213,3 +213,26 @@ async def test_much_metadata_is_written_and_read_in_a_thread(
     await store.close()
     assert [word for word, _ in threads] == ["written"] * 200 + ["read"] * 800
     assert main_thread() not in {thread for _, thread in threads}
+
+
+async def test_large_metadata_changes_in_statements_of_a_bounded_size(dsn: str, name: str) -> None:
+    store = PostgresVectorStore(dsn, dimension=2, table=name)
+    large = [Record(f"{n}", [1.0, 0.0], "", {"x": "y" * 6_000_000}) for n in range(4)]
+    for one in large:
+        await store.upsert([one])
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+        for statement in (
+            f"CREATE TABLE {name}_statements (of text)",
+            f"""CREATE FUNCTION {name}_count() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            INSERT INTO {name}_statements VALUES (TG_OP); RETURN NULL; END $$""",
+            f"CREATE TRIGGER counted AFTER UPDATE ON {name} EXECUTE FUNCTION {name}_count()",
+        ):
+            await connection.execute(statement.encode())
+
+        assert await store.update_meta({"seen": True}, filter=EVERYTHING) == 4
+        assert await store.update_meta({"seen": True}, ids=["unknown"]) == 0
+
+        counted = await connection.execute(f"SELECT count(*) FROM {name}_statements".encode())
+        assert await counted.fetchone() == (4,)
+    assert [one.meta["seen"] for one in await store.scan()] == [True] * 4
+    await store.close()

@@ -124,16 +124,9 @@ class Database:
         async with self._connection() as connection, transaction(connection) as writer:
             rows = await (await run(writer, chosen, parameters)).fetchall()
             metas = [{**meta, **changes} for meta in await _read(meta for _, meta in rows)]
-            for start in range(0, len(rows), _PIECE_ROWS):
-                some = metas[start : start + _PIECE_ROWS]
-                raws = list(map(written, some))
-                piece = {
-                    "namespace": namespace,
-                    "ids": [name for name, _ in rows[start : start + _PIECE_ROWS]],
-                    "metas": list(map(comparable, raws, some)),
-                    "raws": raws,
-                }
-                await run(writer, statement, piece)
+            names = [name for name, _ in rows]
+            for piece in await asyncio.to_thread(_meta_pieces, names, metas):
+                await run(writer, statement, {"namespace": namespace, **piece})
         return len(rows)
 
     async def _put(self, action: sql.SQL, namespace: str, batch: Batch) -> int:
@@ -461,11 +454,27 @@ def _pieces(batch: Batch, vector_type: int) -> list[dict[str, Any]]:
     ]
 
 
+def _meta_pieces(ids: list[str], metas: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the parameters of one statement after the other that changes metadata."""
+    raws = list(map(written, metas))
+    every, sizes = list(range(len(ids))), [2 * len(raw) for raw in raws]
+    return [
+        {
+            "ids": [ids[row] for row in rows],
+            "metas": [comparable(raws[row], metas[row]) for row in rows],
+            "raws": [raws[row] for row in rows],
+        }
+        for rows in _cut(every, sizes)
+    ]
+
+
 def _cut(order: list[int], sizes: list[int]) -> Iterator[list[int]]:
+    """Yield rows, as many at a time as one statement may carry; no rows make no statement."""
     start = size = 0
     for place, one in enumerate(sizes):
         if place > start and (size + one > _PIECE_BYTES or place - start == _PIECE_ROWS):
             yield order[start:place]
             start, size = place, 0
         size += one
-    yield order[start:]
+    if order:
+        yield order[start:]
