@@ -1,8 +1,11 @@
 """Rows in memory: what a snapshot goes on showing while rows come, die and move."""
 
+import subprocess
+import sys
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from lib.vector.exact.partition import Partition, Snapshot
@@ -136,3 +139,78 @@ def test_a_row_is_moved_a_few_times_at_most_however_many_come_and_go() -> None:
         written += len(rows)
 
     assert moved < 10 * written
+
+
+class Immovable(Notes):
+    """Contents for whose move there is no memory until the test says so."""
+
+    room = False
+
+    def moved(self, kept: NDArray[np.intp]) -> "Immovable":
+        if not self.room:
+            raise MemoryError
+        copy = Immovable([self.items[row] for row in kept])
+        copy.room = True
+        return copy
+
+
+def test_rows_stay_where_they_are_until_there_is_memory_to_move_them() -> None:
+    contents = Immovable([])
+    partition: Partition[Notes] = Partition("dot", 2, contents)
+    fill(partition, ["a", "b"], 0.0)
+    for value in range(1, 200):
+        fill(partition, ["b"], value)
+        assert shown(partition.snapshot) == expected(a=0.0, b=float(value))
+    assert len(partition.snapshot.rows.vectors) == 201
+
+    contents.room = True
+    fill(partition, ["c"], 7.0)
+
+    assert shown(partition.snapshot) == expected(a=0.0, b=199.0, c=7.0)
+    assert len(partition.snapshot.rows.vectors) == 3
+    assert [partition.row(name) for name in ("a", "b", "c", "d")] == [0, 1, 2, None]
+    partition.delete([1])
+    assert shown(partition.snapshot) == expected(a=0.0, c=7.0)
+
+
+SCARCE = """
+import resource
+import numpy as np
+from lib.vector.exact.partition import Partition
+
+class Nothing:
+    def extend(self, items): pass
+    def bury(self, rows): pass
+    def moved(self, kept): return self
+
+def fill(name):
+    partition.upsert([name], np.ones((1, 1), np.float32), np.ones(1), [None])
+
+partition = Partition("dot", 1, Nothing())
+fill("a")
+with open("/proc/self/statm", encoding="ascii") as statm:
+    used = int(statm.read().split()[0]) * resource.getpagesize()
+unlimited = resource.getrlimit(resource.RLIMIT_AS)
+resource.setrlimit(resource.RLIMIT_AS, (used + (400 << 20), unlimited[1]))
+try:
+    partition.reserve(20 << 20)  # columns of 160, 160 and 320 MB
+except MemoryError:
+    print("no memory")
+resource.setrlimit(resource.RLIMIT_AS, unlimited)
+for n in range(200):
+    fill(f"b{n}")
+print(partition.snapshot.count, len(partition.snapshot.living.mask or partition.snapshot.deaths))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the address space as Linux does")
+def test_memory_that_ends_while_room_is_made_leaves_all_columns_of_one_length() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", SCARCE],
+        capture_output=True,
+        encoding="utf-8",
+        timeout=300,
+        check=True,
+    )
+
+    assert ended.stdout.split("\n") == ["no memory", "201 201", ""]

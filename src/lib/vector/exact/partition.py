@@ -11,6 +11,7 @@ seldom enough to add a constant to each row written.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic, Protocol, Self, TypeVar
@@ -161,9 +162,9 @@ class Partition(Generic[C]):
         if size <= len(self._vectors):
             return
         capacity = max(_SMALLEST, 2 * size)
-        self._vectors = grown(self._vectors, capacity)
-        self._scales = grown(self._scales, capacity)
-        self._deaths = grown(self._deaths, capacity)
+        columns = self._vectors, self._scales, self._deaths
+        # all or none: where memory ends in between, the next write finds them of one length
+        self._vectors, self._scales, self._deaths = [grown(one, capacity) for one in columns]
 
     def _publish(self, dead: list[int]) -> None:
         self._version += 1
@@ -171,18 +172,20 @@ class Partition(Generic[C]):
         contents = self.snapshot.contents
         contents.bury(dead)
         if _too_many(len(self._ids) - len(self._row_of), len(self._ids)):
-            contents = self._move(contents)
+            with suppress(MemoryError):  # the next write tries again
+                contents = self._move(contents)
         self.snapshot = self._taken(contents)
 
     def _move(self, contents: C) -> C:
+        """Leave the dead rows out; change nothing if memory ends meanwhile."""
         kept = np.flatnonzero(self._deaths[: len(self._ids)] == _ALIVE)
-        self._codes = self._codes.moved(kept)
-        self._vectors = self._vectors[kept]
-        self._scales = self._scales[kept]
-        self._deaths = self._deaths[kept]
-        self._ids = [self._ids[row] for row in kept.tolist()]
-        self._row_of = {name: row for row, name in enumerate(self._ids)}
-        return contents.moved(kept)
+        ids = [self._ids[row] for row in kept.tolist()]
+        row_of = {name: row for row, name in enumerate(ids)}
+        columns = self._vectors[kept], self._scales[kept], self._deaths[kept]
+        codes, moved = self._codes.moved(kept), contents.moved(kept)
+        self._vectors, self._scales, self._deaths = columns
+        self._ids, self._row_of, self._codes = ids, row_of, codes
+        return moved
 
     def _taken(self, contents: C) -> Snapshot[C]:
         size = len(self._ids)
