@@ -1,5 +1,6 @@
 """Fusion of two lists by ranks and by scores."""
 
+import math
 from typing import Any
 
 import pytest
@@ -105,11 +106,24 @@ def test_each_list_brings_ten_times_what_is_wanted_and_at_least_a_hundred(
 
 @pytest.mark.parametrize(
     "weights",
-    [(0.0, 0.0), (-1.0, 2.0), (1.0,), 0.5, (1.0, float("nan")), ("a", 1.0), (None, 1.0)],
+    [
+        *((0.0, 0.0), (-1.0, 2.0), (1.0,), 0.5, (1.0, float("nan")), ("a", 1.0), (None, 1.0)),
+        *((1e308, 1e308), (1e308, 5e-324), (5e-324, 0.0), (1.0, float("inf")), (10**400, 1)),
+    ],
 )
 def test_weights_that_are_no_weights_are_refused(weights: Any) -> None:
     with pytest.raises(ValueError, match="weights are"):
         Fusion("convex", weights)
+
+
+def test_scores_are_finite_and_in_order_up_to_the_ends_of_what_weights_may_be() -> None:
+    near, worded = [("a", 0.9), ("b", 0.8), ("c", 0.1)], [("d", 7.0), ("e", 3.0), ("f", 1.0)]
+    for method in METHODS:
+        for weights in ((1e30, 1e-30), (1e-30, 1e30), (1e-30, 0.0), (1e30, 1e30), (0, 1e-30)):
+            found = dict(fused(near, worded, 6, Fusion(method, weights), coherence=1.0))
+            assert all(map(math.isfinite, found.values()))
+            for names, weight in zip(("ab", "de"), weights, strict=True):
+                assert not weight or found[names[0]] > found[names[1]] > 0.0, (method, weights)
 
 
 async def test_an_unknown_fusion_is_refused_where_it_is_named() -> None:

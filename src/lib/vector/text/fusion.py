@@ -12,7 +12,6 @@ fusion functions for hybrid retrieval, ACM TOIS 42, 2023.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +26,8 @@ Scored: TypeAlias = Sequence[tuple[str, float]]
 
 _CONSTANT: Final = 60
 _LISTS: Final = 2
+_LEAST: Final = 1e-30
+_MOST: Final = 1e30  # beyond these, scores would end in 0 or infinity, and with them their order
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,8 @@ class Fusion:
     Attributes:
         method: `rrf` adds up reciprocal ranks, `convex` is a mean of scores spread over 0 to 1,
             `adaptive` a mean of evidence, which follows the list that has something to say.
-        weights: of vectors and of words; only their ratio changes the order. The list of a weight
-            of 0 is left out.
+        weights: of vectors and of words, 0 or from 1e-30 to 1e30; only their ratio changes the
+            order. The list of a weight of 0 is left out.
     """
 
     method: FusionMethod = "rrf"
@@ -50,8 +51,11 @@ class Fusion:
         pair = isinstance(weights, tuple) and len(cast(Any, weights)) == _LISTS
         if not pair or not all(isinstance(one, int | float) for one in cast(Any, weights)):
             raise ValueError(f"weights are two numbers, of vectors and of words, got {weights!r}")
-        if min(self.weights) < 0.0 or not 0.0 < sum(self.weights) < math.inf:
-            raise ValueError(f"weights are at least 0, and one of them above it, got {weights!r}")
+        counting = [one for one in self.weights if one != 0]
+        if not counting or not all(_LEAST <= one <= _MOST for one in counting):
+            raise ValueError(
+                f"weights are 0 or from {_LEAST} to {_MOST}, and one is above 0, got {weights!r}"
+            )
 
 
 FusionLike: TypeAlias = Fusion | FusionMethod
