@@ -14,10 +14,11 @@ from lib.testing.vector_store import (
     features,
 )
 from lib.testing.vector_store.filters import refused
+from lib.testing.vector_store.hybrid import HybridContract
 from lib.testing.vector_store.kit import StoreTests, Using
 from lib.testing.vector_store.search import SearchContract
 from lib.vector import F, Filter, InMemoryVectorStore, Match, Metric, Record, Vector
-from lib.vector.contract import FilterLike
+from lib.vector.contract import FilterLike, FusionWord
 from lib.vector.filter import fold
 from lib.vector.filter.operands import LeafOperator
 from lib.vector.filter.refusals import FEATURES, Feature, Refusal, checked
@@ -78,6 +79,18 @@ class BareStore(NarrowStore):
     """A store that has no filters at all but those that let everything through, or nothing."""
 
     refusals = frozenset[Refusal](get_args(LeafOperator))
+
+
+class RanksAloneStore(InMemoryVectorStore):
+    """A store that fuses by reciprocal rank, and in no other way."""
+
+    fusions = frozenset[FusionWord]({"rrf"})
+
+
+class TestRanksAloneStore(HybridContract):
+    @pytest.fixture
+    def kind(self) -> StoreKind:
+        return StoreKind(open=lambda _, dimension, metric: RanksAloneStore(dimension, metric))
 
 
 class TestNarrowStore(VectorStoreContract):

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from itertools import product
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from lib.errors import (
     DimensionMismatch,
@@ -16,8 +20,9 @@ from lib.errors import (
     UnsupportedFusion,
 )
 from lib.testing.vector_store.kit import METRICS, StoreTests, Using, case, ids
-from lib.vector import F, Fusion, HybridStore, Match, Metric, Record
-from lib.vector.contract import declared_fusions
+from lib.vector import EmbeddingIndex, F, Fusion, HybridStore, Match, Metric, Record
+from lib.vector.contract import Purpose, declared_fusions, query_hybrid
+from lib.vector.text.fusion import METHODS
 
 HOSTILE = (
     "", " ", "\0", "\ud800", "'", '"', '""', "'; DROP TABLE lib_vectors; --", "*", "a*", "^a", "(",
@@ -251,6 +256,38 @@ class HybridContract(StoreTests):
 
         self._with_hybrid(using, body)
 
+    def test_a_fusion_that_it_cannot_make_is_refused_before_any_effect(self, using: Using) -> None:
+        async def body(store: Any) -> None:
+            await store.upsert([Record("a", [1.0, 0.0], "apple")])
+            embedder, able = _Noting(), declared_fusions(store)
+            index = EmbeddingIndex(store, embedder, hybrid=True)
+            for method, weights in product(METHODS, ((1.0, 1.0), (1.0, 3.0))):
+                fusion, needed = Fusion(method, weights), {method}
+                needed |= {"weights"} if weights[0] != weights[1] else set()
+                with case(str(fusion)):
+                    if needed <= able:
+                        found = await query_hybrid(
+                            store,
+                            [1.0, 0.0],
+                            "apple",
+                            5,
+                            filter=None,
+                            namespace=None,
+                            fusion=fusion,
+                        )
+                        assert ids(found) == ["a"]
+                        continue
+                    with pytest.raises(UnsupportedFusion):
+                        await index.search("apple", fusion=fusion)
+                    with pytest.raises(UnsupportedFusion):
+                        await index.search_many(["apple"], fusion=fusion)
+                    if hasattr(store, "fusions"):
+                        with pytest.raises(UnsupportedFusion):
+                            await store.query_hybrid([1.0, 0.0], "apple", fusion=fusion)
+            assert embedder.texts == []
+
+        self._with_hybrid(using, body)
+
     def _with_hybrid(self, using: Using, body: Any, *, metric: Metric = "cosine") -> None:
         """Run the body; a store without hybrid search has no such method, or one that refuses."""
 
@@ -262,6 +299,23 @@ class HybridContract(StoreTests):
                     await store.query_hybrid([1.0, 0.0], "apple")
 
         using(main, metric=metric)
+
+
+class _Noting:
+    """An embedder that notes the texts that it was paid for."""
+
+    dimension = 2
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    async def embed(
+        self, texts: Sequence[str], *, purpose: Purpose = "document"
+    ) -> NDArray[np.float32]:
+        """Return the same vector for each text."""
+        del purpose
+        self.texts.extend(texts)
+        return np.array([[1.0, 0.0]] * len(texts), np.float32)
 
 
 def scores(found: list[Match]) -> dict[str, float]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
+from collections import Counter
+from collections.abc import AsyncIterable, Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -126,13 +127,34 @@ class _Tenants(RuleBasedStateMachine):
         held = self._held.setdefault((tenant, suffix), {})
         held.update({name: Record(name, vector, text, signed) for name in wanted})
 
+    @precondition(lambda self: self.store_kind.can(self._store, "insert"))
+    @rule(tenant=tenants, suffix=suffixes, wanted=names, vector=vectors, colour=colours)
+    def insert(
+        self, tenant: str, suffix: str, wanted: list[str], vector: list[float], colour: str
+    ) -> None:
+        """Insert records with the same ids as everybody, where they are not there."""
+        view, text, unsigned = self._view((tenant, suffix)), f"secret of {tenant}", set(wanted)
+        batch = [Record(name, vector, text, {"colour": colour}) for name in sorted(unsigned)]
+        if self._planted.get(tenant + suffix, {}).keys() & unsigned:
+            self._refused(lambda: view.insert(batch))
+            return
+        held = self._held.setdefault((tenant, suffix), {})
+        new = [record for record in batch if record.id not in held]
+        assert self._run(view.insert(batch)) == len(new)
+
+        signed = {"colour": colour, "tenant": tenant}
+        held.update({record.id: replace(record, meta=signed) for record in new})
+
     @rule(tenant=tenants, suffix=suffixes, other=tenants, wanted=names)
     def claim(self, tenant: str, suffix: str, other: str, wanted: list[str]) -> None:
         """Write a record with another tenant's id, among good ones."""
         if other != tenant:
             good = [Record(name, [1, 2, 3]) for name in wanted]
             forged = Record("1", [1, 2, 3], "", {"tenant": other})
-            self._refused(lambda: self._view((tenant, suffix)).upsert([*good, forged]))
+            view = self._view((tenant, suffix))
+            self._refused(lambda: view.upsert([*good, forged]))
+            if self.store_kind.can(self._store, "insert"):
+                self._refused(lambda: view.insert([*good, forged]))
 
     @rule(tenant=tenants, suffix=suffixes, other=tenants, beside=suffixes)
     def reach(self, tenant: str, suffix: str, other: str, beside: str) -> None:
@@ -148,6 +170,14 @@ class _Tenants(RuleBasedStateMachine):
             lambda: view.delete(["1"], namespace=named),
             lambda: view.delete(filter=EVERYTHING, namespace=named),
             lambda: view.count(namespace=named),
+            lambda: view.insert([Record("1", [1, 2, 3])], namespace=named),
+            lambda: view.update_meta({"colour": "red"}, ids=["1"], namespace=named),
+            lambda: view.query_many([[1, 2, 3]], namespace=named),
+            lambda: view.query_hybrid([1, 2, 3], "secret", namespace=named),
+            lambda: view.query_keywords("secret", namespace=named),
+            lambda: view.scan(namespace=named),
+            lambda: listed(view.list_records(namespace=named)),
+            lambda: view.facet("colour", namespace=named),
         ):
             self._refused(call)
 
@@ -167,6 +197,35 @@ class _Tenants(RuleBasedStateMachine):
                 assert {match.id for match in found} == self._passing(place, filter)
         counted = self._filtered(lambda kept: view.count(filter=kept), filter)
         assert counted in {None, len(self._passing(place, filter))}
+
+    @precondition(lambda self: self.store_kind.can(self._store, "scan"))
+    @rule(tenant=tenants, suffix=suffixes, other=tenants, random=randoms)
+    def list_passing(self, tenant: str, suffix: str, other: str, random: Random) -> None:
+        """Read a page and all pages, with a filter that asks for what others have."""
+        place, filter = (tenant, suffix), hostile_filter(random, other)
+        view, held, passing = self._view(place), self._held.get(place, {}), self._passing
+        expected = [held[name] for name in sorted(passing(place, filter))]
+        page = self._filtered(lambda kept: view.scan(filter=kept, limit=2), filter)
+        assert page in (None, expected[:2])
+        every = self._filtered(
+            lambda kept: listed(view.list_records(filter=kept, batch_size=2)), filter
+        )
+        assert every in (None, expected)
+
+    @precondition(lambda self: self.store_kind.can(self._store, "facet"))
+    @rule(tenant=tenants, suffix=suffixes, other=tenants, random=randoms)
+    def count_values(self, tenant: str, suffix: str, other: str, random: Random) -> None:
+        """Count values of all records, and of those that pass such a filter."""
+        place, hostile = (tenant, suffix), hostile_filter(random, other)
+        view, held = self._view(place), self._held.get(place, {})
+        for field in ("tenant", "colour"):
+            every = Counter(record.meta[field] for record in held.values())
+            assert dict(self._run(view.facet(field)).values) == every
+            passing = Counter(held[name].meta[field] for name in self._passing(place, hostile))
+            facet = self._filtered(
+                lambda kept, field=field: view.facet(field, filter=kept), hostile
+            )
+            assert facet is None or dict(facet.values) == passing
 
     @precondition(lambda self: self.store_kind.can(self._store, "hybrid"))
     @rule(tenant=tenants, suffix=suffixes, other=tenants, vector=vectors, random=randoms)
@@ -288,6 +347,11 @@ class _Tenants(RuleBasedStateMachine):
     async def _completed(self, call: Coroutine[Any, Any, None]) -> bool:
         await call
         return True
+
+
+async def listed(records: AsyncIterable[Record]) -> list[Record]:
+    """Return all records of an iterator."""
+    return [record async for record in records]
 
 
 def hostile_filter(random: Random, other: str) -> Filter:
