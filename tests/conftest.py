@@ -62,9 +62,10 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Trace no line of a directory that is not measured: that takes twice the time."""
+    """Trace no line of a test that is not measured: that takes two to six times as long."""
     tracer, of_threads = sys.gettrace(), threading.gettrace()
-    if not str(item.path).startswith(UNMEASURED) or "coverage" not in type(tracer).__module__:
+    measured = not (str(item.path).startswith(UNMEASURED) or item.get_closest_marker("unmeasured"))
+    if measured or "coverage" not in type(tracer).__module__:
         return (yield)
     sys.settrace(None)
     threading.settrace(None)

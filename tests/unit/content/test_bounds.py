@@ -103,6 +103,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize(
     ("content_type", "piece"),
     [(content_type, piece) for content_type, pieces in HOSTILE.items() for piece in pieces],
@@ -144,6 +145,7 @@ def test_hostile_content_takes_linear_time_and_bounded_memory(
     ],
 )
 @pytest.mark.parametrize("before", ["", "font:", "opacity:", "color:", "color:a;background:"])
+@pytest.mark.unmeasured
 def test_hostile_styles_take_linear_time(before: str, piece: str) -> None:
     started = time.process_time()
 
