@@ -96,6 +96,7 @@ _CHANGES: Final = (
         INSERT INTO [table_changes] (namespace, id) VALUES (old.namespace, old.id);
     END""",
 )
+_CHANGES_COLUMNS: Final = frozenset({"number", "namespace", "id"})
 # The second copy of vectors, see `stores.sqlite.packed`. The vectors come last, so that a trigger
 # that looks for the part of a row does not read through them.
 _DROP_PART: Final = """
@@ -124,6 +125,7 @@ _PACKED: Final = (
         {_DROP_PART.format("old")};
     END""",
 )
+_PACKED_COLUMNS: Final = frozenset({"first", "last", "namespace", "ids", "vectors"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,7 +260,7 @@ def _packed(connection: sqlite3.Connection, table: Table, *, write: bool) -> boo
     if table.packed and table.path != sqlite.MEMORY:
         return _made_if_writable(connection, table, _is_packed, _pack, write=write)
     with sqlite.transaction(connection, write=False):
-        return _is_packed(connection, table)
+        return _columns(connection, table, "packed") == _PACKED_COLUMNS
 
 
 def _full_text(connection: sqlite3.Connection, table: Table, *, write: bool) -> str | None:
@@ -372,7 +374,7 @@ def _index(connection: sqlite3.Connection, table: Table) -> None:
 
 
 def _is_logged(connection: sqlite3.Connection, table: Table) -> bool:
-    return _exists(connection, table.named("<table>_changes"))
+    return _is_own(connection, table, "changes", _CHANGES_COLUMNS)
 
 
 def _log(connection: sqlite3.Connection, table: Table) -> None:
@@ -381,12 +383,34 @@ def _log(connection: sqlite3.Connection, table: Table) -> None:
 
 
 def _is_packed(connection: sqlite3.Connection, table: Table) -> bool:
-    return _exists(connection, table.named("<table>_packed"))
+    return _is_own(connection, table, "packed", _PACKED_COLUMNS)
 
 
 def _pack(connection: sqlite3.Connection, table: Table) -> None:
     for statement in _PACKED:
         connection.execute(table.named(statement))
+
+
+def _is_own(
+    connection: sqlite3.Connection, table: Table, ending: str, columns: frozenset[str]
+) -> bool:
+    """Return True if there is a side table; refuse a user's own one of that name.
+
+    Older releases have left the name free.
+    """
+    found = _columns(connection, table, ending)
+    if found and found != columns:
+        raise StoreCorrupt(
+            f"{table.label} keeps a table '{table.name}_{ending}', and the file has another one of"
+            " that name, not this store's: rename it"
+        )
+    return bool(found)
+
+
+def _columns(connection: sqlite3.Connection, table: Table, ending: str) -> set[str]:
+    """Return the columns of a side table, or of what has its name; none if there is nothing."""
+    names = "SELECT name FROM pragma_table_info(?, 'main')"
+    return {name for (name,) in connection.execute(names, (f"{table.name}_{ending}",))}
 
 
 def _exists(connection: sqlite3.Connection, name: str) -> bool:

@@ -99,7 +99,8 @@ class SQLiteVectorStore(HybridBackedStore[Database]):
 
         Raises:
             StoreReadOnly: the table is missing and cannot be made.
-            StoreCorrupt: the file is not a database, or the table not a vector store's.
+            StoreCorrupt: the file is not a database, the table not a vector store's, or another
+                table has the name of one that this store keeps beside it.
             SchemaTooNew: a newer release has made it.
             DimensionMismatch: it was made for another dimension.
             MetricMismatch: it was made for another metric.
