@@ -8,12 +8,13 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mappi
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Self, overload
+from typing import Any, Never, Self, overload
 
 from typing_extensions import TypeVar
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib._util.ids import new_id
+from lib._util.tasks import cancelled
 from lib.engine.api.run import Run
 from lib.engine.api.session import Session, session_start
 from lib.engine.api.starting import begin_run, check_start, joined_trace, start_id
@@ -42,16 +43,19 @@ from lib.engine.handlers.registry import (
 )
 from lib.engine.logs import best_effort_after_commit
 from lib.engine.runtime.caches import ConversationCache, StateCache
+from lib.engine.runtime.deltas import DeltaHub, DeltaQueue, ShownReplies
 from lib.engine.runtime.hosting import Hosting
-from lib.engine.runtime.services import DeltaHub, Services, TenantEngine
-from lib.errors import RunNotFound
+from lib.engine.runtime.services import Services, TenantEngine
+from lib.errors import RunNotFound, StoreClosed
 from lib.evals import Score, ScoreSource, as_score, score_event
 from lib.events import BlobStore, Event, EventStore, NewEvent, RunQuery
 from lib.events.bus import Bus
+from lib.events.live import live_of
 from lib.events.paging import each_run
 from lib.events.payloads import check_signal
 from lib.events.tenant import TenantEventStore
 from lib.events.urls import open_store
+from lib.events.wakeups import Listener
 from lib.llm import Message, message_to_json
 from lib.privacy.redactor import Redactor
 from lib.tools import Deps
@@ -106,7 +110,8 @@ class Engine:
                 logged and not closed.
             blobs: where content above 256 KiB is kept; without one it is refused.
             redactor: takes out of every event what must not be kept, before anything sees it; the
-                pieces of replies in `Run.deltas` are shown as they come.
+                pieces of replies in `Run.deltas` are shown as they come in this process, and not
+                at all in others.
             clock: the time.
             new_id: makes run and signal ids.
             worker: the name of this engine in leases; unique among live engines.
@@ -135,7 +140,9 @@ class Engine:
         self.bus: Bus = Bus(store, clock=clock, lease_s=lease_s)
         self.clock = clock
         self.poll_s = poll_s
-        self.hub: DeltaHub = DeltaHub()
+        self.hub: DeltaHub = DeltaHub(
+            live_of(store), store.wakeups, shares=redactor is None, drives=drive
+        )
         self._redacted = redaction(redactor)
         self.new_id = new_id
         self._parts = {name: agent.parts() for name, agent in self._agents.items()}
@@ -602,9 +609,37 @@ class Engine:
         view = TenantEventStore(self.store, tenant) if tenant else None
         return await attachments.store(as_messages(value), self._equipment.blobs, view=view)
 
-    def watch(self, run_id: str) -> AsyncGenerator[LiveDelta]:
-        """Yield replies of this run while they are written in this process; see `Run.deltas`."""
-        return self.hub.watch(run_id, driven=run_id in self.hosting)
+    async def watch(self, run_id: str) -> AsyncGenerator[LiveDelta]:
+        """Yield replies of this run while they are written; see `Run.deltas`."""
+        with self.store.wakeups.listen(run_id) as wake:
+            queue, shown = DeltaQueue[Never](wake.wake), ShownReplies()
+            self.hub.add(run_id, queue)
+            rest = asyncio.create_task(self._rest_of(run_id, wake), name="lib.watch")
+            rest.add_done_callback(lambda _: queue.end())
+            try:
+                while (piece := await queue.get()) is not None:
+                    new, _ = shown.take(piece)
+                    if new is not None:
+                        yield new
+                await rest
+            finally:
+                self.hub.discard(run_id, queue)
+                await cancelled(rest)
+
+    async def _rest_of(self, run_id: str, wake: Listener) -> None:
+        """Wait until no process drives the run, nor is about to."""
+        while await self._is_driven(run_id):
+            await wake.wait(self.poll_s)
+
+    async def _is_driven(self, run_id: str) -> bool:
+        """Return True if a process drives the run, or will do so soon."""
+        if run_id in self.hosting:
+            return True
+        try:
+            info = await self.store.run(run_id)
+        except StoreClosed:
+            return False
+        return info is not None and info.status == "open" and (info.ready or info.owner is not None)
 
     async def start_driving(self, run_id: str, log: Sequence[Event]) -> bool:
         """Drive a run that has just been started, from its log, unless another worker does.

@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, Self, cast
 
 from typing_extensions import TypeVar
 
-from lib.engine.api.stream import Deltas, StreamItem, stream_of
+from lib.engine.api.stream import StreamItem, stream_of
 from lib.engine.api.waiting import WaitingLog, unknown_in, waiting_for
 from lib.engine.arguments import check_wait, require_text
 from lib.engine.core.algorithm import NULL_ALGORITHM
@@ -20,6 +20,7 @@ from lib.engine.core.result import Result
 from lib.engine.core.state import RunState, fold
 from lib.engine.core.waiting import PendingApproval, pending_in
 from lib.engine.handlers.base import LiveDelta
+from lib.engine.runtime.deltas import DeltaQueue
 from lib.engine.runtime.services import EngineAPI
 from lib.errors import NotPending, RunAbandoned, RunNotFound, StoreClosed
 from lib.evals import Score, ScoreSource, as_score
@@ -76,7 +77,7 @@ class Run(Generic[T]):
         self._engine = engine
         self.id = run_id
         self._parse = parse
-        self._deltas: Deltas | None = None
+        self._deltas: DeltaQueue[Event] | None = None
 
     async def info(self) -> RunInfo:
         """Return what the store lists of it.
@@ -205,8 +206,10 @@ class Run(Generic[T]):
     async def stream(self, *, after: int = 0) -> AsyncGenerator[StreamItem[T]]:
         """Yield what happens in the run until it ends: deltas, calls, verdicts, approvals, the end.
 
-        The run is driven here unless another process drives it; then there are no deltas. Close
-        the generator (`contextlib.aclosing`) if you leave it early: the run goes on.
+        The run is driven here unless another process drives it; its deltas come all the same, if
+        the store carries them. They may be lost, and a reply may begin anew (`ReplyReset`);
+        `ModelReplied` has the whole of it. Close the generator (`contextlib.aclosing`) if you leave
+        it early: the run goes on.
 
         Args:
             after: the `seq` of the last item seen, to go on behind it.
@@ -217,24 +220,28 @@ class Run(Generic[T]):
         """
         deltas, self._deltas = self.keep_deltas(), None
         try:
+            await self.info()  # no delta of a run that the caller may not read
             async with aclosing(stream_of(self, deltas, after=after)) as items:
                 async for item in items:
                     yield item
         finally:
             self._engine.hub.discard(self.id, deltas)
 
-    def keep_deltas(self) -> Deltas:
+    def keep_deltas(self) -> DeltaQueue[Event]:
         """Keep the pieces of its replies from now on, for `stream`, until this handle is gone."""
         if self._deltas is None:
-            self._deltas = Deltas()
+            self._deltas = DeltaQueue()
             self._engine.hub.add(self.id, self._deltas)
             weakref.finalize(self, self._engine.hub.discard, self.id, self._deltas)
         return self._deltas
 
     def deltas(self) -> AsyncGenerator[LiveDelta]:
-        """Yield replies while they are written, as long as this process drives the run.
+        """Yield replies while they are written, as long as any process drives the run.
 
-        Nothing, if it does not. Best effort and never stored: read `events()` for what is durable.
+        Best effort and never stored: read `events()` for what is durable. Each reply is shown from
+        its beginning on, without a gap; once a piece is lost, nothing more of it is. A piece with a
+        higher `epoch` (another worker has taken the run over) or `attempt` begins its reply anew.
+        Pieces of the JSON of calls come only from this process.
         """
         return self._engine.watch(self.id)
 

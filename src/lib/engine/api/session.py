@@ -28,6 +28,7 @@ from lib.engine.handlers.base import LiveDelta
 from lib.engine.handlers.turn import turn_run_id
 from lib.engine.logs import best_effort_after_commit
 from lib.engine.runtime.caches import TurnRequests, request_digest
+from lib.engine.runtime.deltas import MAX_WAITING, ShownReplies
 from lib.engine.runtime.services import EngineAPI
 from lib.errors import IdempotencyMismatch, RunNotFound, SessionClosed
 from lib.events import Event
@@ -49,9 +50,9 @@ class DeltaBuffer:
         self.reader: Listener | None = None
 
     def put_nowait(self, item: LiveDelta | None, /) -> None:
-        """Take a piece; None says that no more come for now."""
+        """Take a piece, or drop it; None says that no more come for now."""
         self.stopped = item is None
-        if item is not None:
+        if item is not None and len(self.kept) < MAX_WAITING:
             self.kept.append(item)
         if self.reader is not None:
             self.reader.wake()
@@ -189,18 +190,20 @@ class Turn(Generic[T]):
     async def deltas(self) -> AsyncGenerator[LiveDelta]:
         """Yield the replies of the turn while they are written, until it has ended.
 
-        Whatever was written since it was sent is kept until it is read here, once, if this process
-        drives the turn; nothing is if another one does. Never stored: read `events()` for what is
-        durable. A piece with a higher `attempt` begins its reply anew.
+        Whatever was written since it was sent is kept until it is read here, once. Best effort, and
+        never stored: read `events()` for what is durable. A piece with a higher `epoch` or
+        `attempt` begins its reply anew; see `Run.deltas`.
         """
-        deltas = self.keep_deltas()
+        deltas, shown = self.keep_deltas(), ShownReplies()
         try:
             with self._engine.store.wakeups.listen(self.session_id) as wake:
                 deltas.reader = wake
                 while True:
                     quiet = not deltas.kept
                     while deltas.kept:
-                        yield deltas.kept.popleft()
+                        piece, _ = shown.take(deltas.kept.popleft())
+                        if piece is not None:
+                            yield piece
                     if (quiet or deltas.stopped) and await self._has_ended() and not deltas.kept:
                         return
                     await self._progress(wake)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Generic, Protocol, TypeAlias
 
@@ -14,6 +15,7 @@ from typing_extensions import TypeVar
 from lib.engine.core.result import Result
 from lib.engine.core.settle import call_result
 from lib.engine.handlers.base import LiveDelta
+from lib.engine.runtime.deltas import MAX_WAITING, DeltaQueue, ShownReplies
 from lib.events import Event
 from lib.events import kinds as k
 from lib.events.payloads import fits
@@ -38,11 +40,11 @@ class _Item:
 class ReplyDelta(_Item):
     """A part of a reply while the model writes it; never stored.
 
-    Only a run that this process drives has them. `ModelReplied` brings the whole reply.
+    `ModelReplied` brings the whole reply, and replaces all of them.
 
     Attributes:
         key: the model call.
-        attempt: from 1; a higher one begins the reply anew.
+        attempt: from 1, of the process that writes it.
         text: what was added to the answer.
         thinking: what was added to the thinking.
     """
@@ -51,6 +53,21 @@ class ReplyDelta(_Item):
     attempt: int
     text: str
     thinking: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyReset(_Item):
+    """A reply begins anew: what has come of it so far is void, and what follows is its beginning.
+
+    Its model call has failed and is tried again, or another worker has taken the run over.
+
+    Attributes:
+        key: the model call.
+        attempt: from 1, of the process that writes it.
+    """
+
+    key: str
+    attempt: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +179,7 @@ class RunEnded(_Item, Generic[T]):
 
 StreamItem: TypeAlias = (
     ReplyDelta
+    | ReplyReset
     | ModelReplied
     | ModelFailed
     | ToolStarted
@@ -186,48 +204,38 @@ class Source(Protocol[T_co]):
         ...
 
 
-@dataclass(slots=True, eq=False)
-class Deltas:
-    """Pieces of replies on their way from the handlers of this process into a stream."""
-
-    queue: asyncio.Queue[LiveDelta | Event | None] = field(
-        default_factory=asyncio.Queue["LiveDelta | Event | None"]
-    )
-
-    def put_nowait(self, item: LiveDelta | None, /) -> None:
-        """Take a piece; None, that this process no longer drives the run, says nothing here."""
-        if item is not None:
-            self.queue.put_nowait(item)
-
-
-async def stream_of(run: Source[T], deltas: Deltas, *, after: int) -> AsyncGenerator[StreamItem[T]]:
+async def stream_of(
+    run: Source[T], queue: DeltaQueue[Event], *, after: int
+) -> AsyncGenerator[StreamItem[T]]:
     """Yield the items of a run in the order in which they happen; see `Run.stream`."""
-    names: dict[str, str] = {}
-    seq = after
-    end = asyncio.ensure_future(_end(run, deltas, after=after))
+    replies, names, seq = _Replies(after), dict[str, str](), after
+    end = asyncio.ensure_future(_end(run, queue, after=after))
+    end.add_done_callback(lambda _: queue.end())
     try:
-        while (taken := await deltas.queue.get()) is not None:
+        while (taken := await queue.get()) is not None:
             if isinstance(taken, Event):
                 seq = taken.seq
-                item = _item(taken, names)
+                if (item := _item(taken, names)) is not None:
+                    yield item
+                due = replies.settle(taken)
             else:
-                item = _delta(taken, seq)
-            if item is not None:
-                yield item
+                due = replies.take(taken)
+            for delta in due:
+                yield delta
         yield RunEnded(seq=seq, result=await end)
     finally:
         end.cancel()
         await asyncio.wait([end])
 
 
-async def _end(run: Source[T], deltas: Deltas, *, after: int) -> Result[T]:
+async def _end(run: Source[T], queue: DeltaQueue[Event], *, after: int) -> Result[T]:
     """Put the events of a run beside its deltas; wait for its end and return it."""
 
     async def read() -> None:
         # In one queue with the deltas: those of a reply are there before its event is appended.
         async with aclosing(run.events(after=after)) as events:
             async for event in events:
-                deltas.queue.put_nowait(event)
+                await queue.put(event)
 
     reader = asyncio.ensure_future(read())
     try:
@@ -237,16 +245,53 @@ async def _end(run: Source[T], deltas: Deltas, *, after: int) -> Result[T]:
     finally:
         reader.cancel()
         await asyncio.wait([reader])
-        deltas.queue.put_nowait(None)
 
 
-def _delta(live: LiveDelta, seq: int) -> ReplyDelta | None:
-    delta = live.delta
-    if not (delta.text or delta.thinking):
-        return None  # pieces of a call's JSON
-    return ReplyDelta(
-        seq=seq, key=live.key, attempt=live.attempt, text=delta.text, thinking=delta.thinking
-    )
+class _Replies:
+    """The replies of a run, each behind its request and before its event, from any process."""
+
+    def __init__(self, seq: int) -> None:
+        """Begin behind this event."""
+        self._seq = seq
+        self._shown = ShownReplies()
+        self._early: deque[LiveDelta] = deque(maxlen=MAX_WAITING)
+
+    def take(self, live: LiveDelta) -> list[ReplyDelta | ReplyReset]:
+        """Return what a delta adds; one of a request that was not read yet is kept."""
+        if live.seq > self._seq:
+            self._early.append(live)
+            return []
+        new, restarts = self._shown.take(live)
+        if new is None:
+            return []
+        items: list[ReplyDelta | ReplyReset] = []
+        if restarts:
+            items.append(ReplyReset(seq=self._seq, key=new.key, attempt=new.attempt))
+        if new.delta.text or new.delta.thinking:  # else of a call's JSON
+            text, thinking = new.delta.text, new.delta.thinking
+            items.append(
+                ReplyDelta(
+                    seq=self._seq,
+                    key=new.key,
+                    attempt=new.attempt,
+                    text=text,
+                    thinking=thinking,
+                )
+            )
+        return items
+
+    def settle(self, event: Event) -> list[ReplyDelta | ReplyReset]:
+        """Take note of an event; return the deltas that were waiting for it."""
+        self._seq = event.seq
+        match event:
+            case Event(kind=k.LLM_COMPLETED | k.LLM_FAILED, data={"key": str(key)}):
+                self._shown.settle(key)
+            case Event(kind=k.RUN_RESUMED, data={"epoch": int(epoch)}):
+                self._shown.resume(epoch)
+            case _:
+                pass
+        early, self._early = self._early, deque(maxlen=MAX_WAITING)
+        return [item for live in early for item in self.take(live)]
 
 
 def _item(event: Event, names: dict[str, str]) -> StreamItem[Any] | None:

@@ -32,11 +32,20 @@ class LiveDelta:
         key: the request that it belongs to.
         attempt: from 1; a higher one starts the reply anew.
         delta: what has been added.
+        epoch: that of the lease under which it was written: a higher one, after another worker has
+            taken the run over, starts the reply anew. Handlers leave it and what follows out.
+        seq: that of the request.
+        text_at: how many characters of the answer were written before.
+        thinking_at: how many characters of the thinking were written before.
     """
 
     key: str
     attempt: int
     delta: Delta
+    epoch: int = 0
+    seq: int = 0
+    text_at: int = 0
+    thinking_at: int = 0
 
 
 class ToolOffers:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Any, Final
 
@@ -35,10 +35,11 @@ from lib.engine.core.algorithm import (
 from lib.engine.core.decide import Step, is_run_error, next_step, rehydrate
 from lib.engine.core.settle import OUTCOME_UNKNOWN, PendingEvent, fail_pending, run_completed
 from lib.engine.core.state import RunState
-from lib.engine.handlers.base import Call, LiveDelta
+from lib.engine.handlers.base import Call
 from lib.engine.handlers.redaction import off_loop_if_large
 from lib.engine.logs import log_run, log_store_errors
 from lib.engine.runtime.children import ChildRunStarter
+from lib.engine.runtime.deltas import DeltaHub
 from lib.engine.runtime.effects import Effects
 from lib.engine.runtime.lease import LeaseKeeper
 from lib.engine.runtime.log import ERASED, RunLog
@@ -93,7 +94,7 @@ class Driver:
         services: Services,
         algorithm: Algorithm[Any],
         lease: Lease,
-        on_delta: Callable[[str], Callable[[LiveDelta], None] | None],
+        hub: DeltaHub,
         *,
         log: Sequence[Event] = (),
     ) -> None:
@@ -103,7 +104,7 @@ class Driver:
             services: parts of the engine that drivers share.
             algorithm: how the run goes on.
             lease: the right to drive it.
-            on_delta: returns the callback for deltas of a run's replies, None without a listener.
+            hub: takes deltas of replies.
             log: the run's events, if they are at hand.
         """
         self._services = services
@@ -116,7 +117,7 @@ class Driver:
         )
         self._waker = _Waker()
         self._run_log = RunLog(services, algorithm, self._keeper, self._waker.wake)
-        self._publisher = on_delta
+        self._hub = hub
         self._loaded_log = log
         self._effects = Effects(self._keeper, grace_s=services.grace_s, wake=self._waker.wake)
         self._interrupted: dict[str, ToolRequest] = {}
@@ -456,7 +457,7 @@ class Driver:
             clock=self._services.clock,
             redacted=self._services.redacted,
             children=self._children,
-            on_delta=self._publisher(event.run_id),
+            on_delta=self._hub.writer(event.run_id, seq=event.seq, epoch=self._keeper.lease.epoch),
             first_model_call=is_first_model_call(self._run_log.state),
             interrupted=interrupted,
             budget=self._run_log.state.budget,

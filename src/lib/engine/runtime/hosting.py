@@ -14,8 +14,9 @@ from lib.engine.core.algorithm import Algorithm
 from lib.engine.core.state import RunState
 from lib.engine.handlers.registry import AlgorithmRegistry
 from lib.engine.logs import log_store_errors
+from lib.engine.runtime.deltas import DeltaHub
 from lib.engine.runtime.driver import Driver
-from lib.engine.runtime.services import DeltaHub, Services
+from lib.engine.runtime.services import Services
 from lib.errors import MissingHandler, RunAbandoned, StoreClosed, UnknownAlgorithm
 from lib.events import Event, Lease
 
@@ -147,11 +148,12 @@ class Hosting:
     ) -> None:
         handlers = self._services.handlers.for_algorithm(algorithm.name)
         services = replace(self._services, handlers=handlers)
-        driver = Driver(services, algorithm, lease, self._hub.publisher, log=log)
+        driver = Driver(services, algorithm, lease, self._hub, log=log)
         task = asyncio.create_task(
             self._drive(driver, lease.run_id, algorithm, returned), name=f"lib.run {lease.run_id}"
         )
         self._runs[lease.run_id] = (driver, task)
+        self._hub.begin(lease.run_id)
         task.add_done_callback(lambda done: self._ended(lease.run_id, driver, done))
 
     def _ended(self, run_id: str, driver: Driver, task: asyncio.Task[RunState[Any]]) -> None:

@@ -15,6 +15,7 @@ from lib.events.blobs import blob_digests
 from lib.events.codec import decode_data, encode_data
 from lib.events.event import Event, NewEvent
 from lib.events.kinds import is_signal
+from lib.events.live import CarriesDeltas, LocalLive
 from lib.events.runs import (
     Lease,
     RunInfo,
@@ -59,7 +60,7 @@ class _Run:
     epoch: int = 0
 
 
-class MemoryEventStore(CountsErasures, AsyncStore):
+class MemoryEventStore(CarriesDeltas, CountsErasures, AsyncStore):
     """Events in this process; the reference for the other stores.
 
     Payloads go through the codec, so that a payload no other store takes is refused here, too.
@@ -74,6 +75,7 @@ class MemoryEventStore(CountsErasures, AsyncStore):
         self._clock = clock
         self._id = new_store_id()
         self._wakeups = Wakeups()
+        self._live = LocalLive()
         self._runs: dict[str, _Run] = {}
         self._order: list[_Entry] = []
         self._last = 0
@@ -95,6 +97,11 @@ class MemoryEventStore(CountsErasures, AsyncStore):
     def wakeups(self) -> Wakeups:
         """Wakes listeners of this event loop when logs have new events."""
         return self._wakeups
+
+    @property
+    def live(self) -> LocalLive:
+        """Carries deltas between the engines over this store."""
+        return self._live
 
     async def setup(self) -> None:
         """Open the store."""

@@ -15,6 +15,7 @@ from lib.testing.event_store.erasure import ErasureContract
 from lib.testing.event_store.feed import FeedContract
 from lib.testing.event_store.kit import StoreKind
 from lib.testing.event_store.life import LifeContract
+from lib.testing.event_store.live import LiveContract
 from lib.testing.event_store.log import LogContract
 from lib.testing.event_store.machine import check_against_memory
 from lib.testing.event_store.marks import MarksContract
@@ -33,5 +34,6 @@ class EventStoreContract(
     ErasureContract,
     OrderingContract,
     LifeContract,
+    LiveContract,
 ):
     """All that an event store promises; a subclass adds the fixture `kind`."""
