@@ -136,6 +136,18 @@ class Server:
                 await self._pool.disconnect()
 
     @asynccontextmanager
+    async def apart(self) -> AsyncGenerator[Any]:
+        """Yield a connection beside the others, for subscriptions."""
+        connection = self._pool.make_connection()
+        try:
+            with self.typed_errors("cannot be reached"):
+                async with asyncio.timeout(self._timeout_s):
+                    await connection.connect()
+            yield connection
+        finally:
+            await connection.disconnect(nowait=True)
+
+    @asynccontextmanager
     async def _connection(self) -> AsyncGenerator[Any]:
         if self._closed:
             raise StoreClosed(f"{self._store} has been closed")
@@ -149,13 +161,11 @@ class Server:
                 retryable=True,
             ) from None
         try:
-            with self._typed_errors("cannot be reached"):
+            with self.typed_errors("cannot be reached"):
                 async with asyncio.timeout(self._timeout_s):
                     connection = await self._pool.get_connection()
             try:
-                with self._typed_errors(
-                    "lost its connection: what was under way may have happened"
-                ):
+                with self.typed_errors("lost its connection: what was under way may have happened"):
                     async with asyncio.timeout(self._timeout_s):
                         yield connection
             except BaseException:
@@ -168,7 +178,7 @@ class Server:
             self._free.release()
 
     @contextmanager
-    def _typed_errors(self, trouble: str) -> Generator[None]:
+    def typed_errors(self, trouble: str) -> Generator[None]:
         """Raise what the driver raises as a `StoreError` of the right type."""
         try:
             yield

@@ -24,6 +24,7 @@ from lib.errors import (
 from lib.events.codec import decode_time, encode_data
 from lib.events.event import Event, NewEvent
 from lib.events.kinds import is_signal
+from lib.events.live import CarriesDeltas, LiveChannel, RemoteLive
 from lib.events.runs import (
     Lease,
     RunInfo,
@@ -35,6 +36,7 @@ from lib.events.runs import (
 )
 from lib.events.store import LAYOUT_VERSION, START, CountsErasures, FeedPage, Tombstone
 from lib.events.stores.redis import layout, operations
+from lib.events.stores.redis.live import MAX_BYTES, redis_link
 from lib.events.stores.redis.operations import (
     Append,
     Lane,
@@ -90,7 +92,7 @@ class _Opened:
     lanes: Sequence[Lane]
 
 
-class RedisEventStore(CountsErasures, AsyncStore):
+class RedisEventStore(CarriesDeltas, CountsErasures, AsyncStore):
     """Event logs on a Redis server, for the processes of many machines.
 
     Appends of a partition that wait at the same time share a script, and so a round trip. Other
@@ -137,7 +139,8 @@ class RedisEventStore(CountsErasures, AsyncStore):
             partitions: how many there are; fixed when the store is made. None takes what it has,
                 or 8 for a new one; so does a read-only store.
             max_connections: at most so many at once; None for 4 more than there are partitions,
-                of which each may write at the same time.
+                of which each may write at the same time. Deltas take two more, from the first run
+                on that is driven or watched here.
             read_only: never write, not even a migration.
             timeout_s: how long to wait for a free connection, and for an answer.
             clock: paces the look for other processes' events. Leases end by the server's time,
@@ -163,6 +166,11 @@ class RedisEventStore(CountsErasures, AsyncStore):
         self._server(connections=self._connections(partitions or 1))  # refuses what is no URL
         self._clock = clock
         self._wakeups = Wakeups()
+        self._live = RemoteLive(
+            partial(redis_link, partial(self._server, connections=1)),
+            store=self._name,
+            max_bytes=MAX_BYTES,
+        )
         self._cache = RunCache(self._limits.cached_runs)
         self._gate = asyncio.Lock()
         self._held = AsyncExitStack()
@@ -195,6 +203,11 @@ class RedisEventStore(CountsErasures, AsyncStore):
     def wakeups(self) -> Wakeups:
         """Tells listeners of this event loop that logs have grown."""
         return self._wakeups
+
+    @property
+    def live(self) -> LiveChannel:
+        """Carries deltas by publish and subscribe of the server."""
+        return self._live
 
     # -- life ------------------------------------------------------------------------------
 
@@ -230,6 +243,8 @@ class RedisEventStore(CountsErasures, AsyncStore):
         held.push_async_callback(cancelled, asyncio.create_task(polling, name="lib.events.watch"))
         for lane in opened.lanes:
             held.push_async_callback(lane.drained)
+        self._live.open(self._id)
+        held.push_async_callback(self._live.close)
         return opened
 
     async def _look(self, server: Server, seen: FeedLengths) -> bool:
