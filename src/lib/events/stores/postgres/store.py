@@ -14,6 +14,7 @@ from lib._util.postgres import Connections
 from lib._util.tasks import cancelled
 from lib.errors import StoreClosed, StoreReadOnly
 from lib.events.event import Event, NewEvent
+from lib.events.live import CarriesDeltas, LiveChannel, RemoteLive
 from lib.events.runs import (
     Lease,
     RunInfo,
@@ -27,6 +28,7 @@ from lib.events.store import START, CountsErasures, FeedPage, Tombstone
 from lib.events.stores.postgres import layout
 from lib.events.stores.postgres.batch import Append, WrongPartition
 from lib.events.stores.postgres.leases import Leases
+from lib.events.stores.postgres.live import MAX_BYTES, postgres_link
 from lib.events.stores.postgres.marks import Changes
 from lib.events.stores.postgres.reader import Reader
 from lib.events.stores.postgres.schema import place_of, typed_errors
@@ -42,7 +44,7 @@ _LONGEST_PAUSE_S: Final = 1.0
 T = TypeVar("T")
 
 
-class PostgresEventStore(CountsErasures, AsyncStore):
+class PostgresEventStore(CarriesDeltas, CountsErasures, AsyncStore):
     """Event logs in one schema of a PostgreSQL database, for the processes of many machines.
 
     Appends of one process that wait for the same partition share a transaction. Processes see
@@ -73,7 +75,8 @@ class PostgresEventStore(CountsErasures, AsyncStore):
                 the store is made. None takes what it has, or 8 for a new one.
             pool_size: connections of this process at most: for appends, which take 2 at most,
                 as what waits shares a transaction; and for what may go on beside them in every
-                partition, above all the reads of the bus. None is partitions + 4.
+                partition, above all the reads of the bus. None is partitions + 4. Deltas take two
+                more, from the first run on that is driven or watched here.
             timeout_s: how long a call waits for a connection, and then for its answer, before it
                 fails; `setup` and `erase`, which may have much to do, wait for theirs.
             read_only: never write, not even a migration.
@@ -94,6 +97,11 @@ class PostgresEventStore(CountsErasures, AsyncStore):
         self._url, self._timeout_s = url, timeout_s
         self._clock = clock
         self._wakeups = Wakeups()
+        self._live = RemoteLive(
+            partial(postgres_link, url, self._place.name, lambda: self._id),
+            store=self._place.name,
+            max_bytes=MAX_BYTES,
+        )
         self._gate = asyncio.Lock()
         self._held = AsyncExitStack()
         self._partitions = partitions or layout.DEFAULT_PARTITIONS
@@ -128,6 +136,11 @@ class PostgresEventStore(CountsErasures, AsyncStore):
     def wakeups(self) -> Wakeups:
         """Tells listeners of this event loop that logs have grown."""
         return self._wakeups
+
+    @property
+    def live(self) -> LiveChannel:
+        """Carries deltas by NOTIFY; none arrive through a pooler in transaction mode."""
+        return self._live
 
     # -- life ------------------------------------------------------------------------------
 
@@ -178,6 +191,8 @@ class PostgresEventStore(CountsErasures, AsyncStore):
             )
             held.push_async_callback(self._writer.drained)
         self._reader = reader
+        self._live.open(self._id)
+        held.push_async_callback(self._live.close)
 
     async def _connect(self, held: AsyncExitStack) -> Connections:
         usual = _READING if self._read_only else self._partitions + _SPARE
