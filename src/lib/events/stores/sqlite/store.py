@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
@@ -18,6 +19,7 @@ from lib._util.tasks import cancelled
 from lib.errors import StoreClosed, StoreReadOnly
 from lib.events.codec import encode_data
 from lib.events.event import Event, NewEvent
+from lib.events.live import CarriesDeltas, LocalLive, RemoteLive
 from lib.events.runs import (
     Lease,
     RunInfo,
@@ -28,6 +30,7 @@ from lib.events.runs import (
     lease_length,
 )
 from lib.events.store import START, ChecksIntegrity, CountsErasures, FeedPage, Tombstone
+from lib.events.stores.sqlite.live import MAX_BYTES, socket_link
 from lib.events.stores.sqlite.reader import Reader
 from lib.events.stores.sqlite.writer import Operation, Writer
 from lib.events.wakeups import Wakeups, poll_for_commits
@@ -40,7 +43,7 @@ T = TypeVar("T")
 Opened = TypeVar("Opened", Writer, Reader)
 
 
-class SQLiteEventStore(ChecksIntegrity, CountsErasures, AsyncStore):
+class SQLiteEventStore(CarriesDeltas, ChecksIntegrity, CountsErasures, AsyncStore):
     """Event logs in one SQLite file, for the processes of one machine.
 
     Appends that wait at the same time share a transaction. Processes that write to the same file
@@ -85,6 +88,11 @@ class SQLiteEventStore(ChecksIntegrity, CountsErasures, AsyncStore):
         self._read_only = read_only
         self._clock = clock
         self._wakeups = Wakeups()
+        self._remote: RemoteLive | None = None
+        if not self._in_memory and hasattr(socket, "AF_UNIX"):
+            link = partial(socket_link, self._path)
+            self._remote = RemoteLive(link, store=self._name, max_bytes=MAX_BYTES)
+        self._local = LocalLive()
         self._gate = asyncio.Lock()
         self._resources = AsyncExitStack()
         self._reading: ThreadPoolExecutor | None = None
@@ -105,6 +113,11 @@ class SQLiteEventStore(ChecksIntegrity, CountsErasures, AsyncStore):
     def wakeups(self) -> Wakeups:
         """Wakes listeners of this event loop when logs have new events."""
         return self._wakeups
+
+    @property
+    def live(self) -> LocalLive:
+        """Carries deltas between processes of one user, and within this one."""
+        return self._remote or self._local
 
     # -- life ------------------------------------------------------------------------------
 
@@ -139,6 +152,9 @@ class SQLiteEventStore(ChecksIntegrity, CountsErasures, AsyncStore):
             held.push_async_callback(self._queue.drained)
         self._id = await _run(reading, reader.store_id)
         self._reading, self._reader = reading, reader
+        if self._remote is not None:
+            self._remote.open(self._id)
+            held.push_async_callback(self._remote.close)
 
     async def _open_reader(self, held: AsyncExitStack, thread: ThreadPoolExecutor) -> Reader:
         return await _opened(held, thread, partial(Reader.open, self._path, self._name))
