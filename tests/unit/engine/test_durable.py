@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from lib import Agent
 from lib._util.clock import SYSTEM_CLOCK
 from lib.engine import Engine
 from lib.errors import IdempotencyMismatch, RunErased, StoreError
-from lib.events import Event, MemoryEventStore, RunInfo
+from lib.events import Event, MemoryBlobStore, MemoryEventStore, RunInfo
 from lib.events import kinds as k
 from lib.llm import FunctionClient
 from lib.testing.agents import make_engine
@@ -126,3 +127,25 @@ async def test_a_start_that_races_an_erasure_raises() -> None:
         await engine.start("hi", idempotency_key="k")
         with pytest.raises(RunErased):
             await engine.start("hi", idempotency_key="k")
+
+
+async def test_a_handle_says_that_its_start_was_a_repetition() -> None:
+    async with answering(MemoryEventStore()) as engine:
+        runs = [await engine.start("hi", idempotency_key="k") for _ in range(2)]
+        sessions = [await engine.start_session(idempotency_key="s") for _ in range(2)]
+        turns = [await sessions[0].send("hi", idempotency_key="t") for _ in range(2)]
+        fresh = [await engine.start("hi") for _ in range(2)]
+
+    for handles in (runs, sessions, turns):
+        assert [handle.repeated for handle in handles] == [False, True]
+    assert [run.repeated for run in fresh] == [False, False]
+
+
+async def test_an_engine_shows_its_agents_and_its_blobs() -> None:
+    agent = Agent(FunctionClient(lambda _: ""), name="echo")
+
+    engine = Engine("memory:", agents=[agent], blobs=MemoryBlobStore())
+
+    assert engine.agents == {"echo": agent}
+    assert engine.blobs is not None
+    assert Engine("memory:", agents=[agent]).blobs is None

@@ -186,6 +186,16 @@ class Engine:
         """True if it drives runs; False leaves that to other processes."""
         return self.hosting.drives
 
+    @property
+    def agents(self) -> Mapping[str, AgentSpec[Any]]:
+        """Its agents by name, those that they may call included."""
+        return dict(self._agents)
+
+    @property
+    def blobs(self) -> BlobStore | None:
+        """The blob store, None without one."""
+        return self._equipment.blobs
+
     # -- life ------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
@@ -312,7 +322,9 @@ class Engine:
         if stream:
             run.keep_deltas()
         trace = joined_trace(traceparent, tracestate)
-        await begin_run(self, run.id, data, config, key=key, tenant=tenant, user=user, trace=trace)
+        run.repeated = not await begin_run(
+            self, run.id, data, config, key=key, tenant=tenant, user=user, trace=trace
+        )
         return run
 
     def _select(
@@ -409,10 +421,11 @@ class Engine:
         data = session_start(chosen.name, budget, turn_budget)
         run_id = start_id(self, idempotency_key, tenant)
         trace = joined_trace(traceparent or "", tracestate)
-        await begin_run(
+        session = Session(self, run_id, parse=_parser(agent))
+        session.repeated = not await begin_run(
             self, run_id, data, key=idempotency_key, tenant=tenant, user=user, trace=trace
         )
-        return Session(self, run_id, parse=_parser(agent))
+        return session
 
     @overload
     def session(

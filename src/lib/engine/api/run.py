@@ -58,6 +58,7 @@ class Run(Generic[T]):
 
     Attributes:
         id: the run.
+        repeated: True if this handle is of a start whose key had started the run before.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Run(Generic[T]):
         """
         self._engine = engine
         self.id = run_id
+        self.repeated = False
         self._parse = parse
         self._deltas: DeltaQueue[Event] | None = None
 

@@ -65,6 +65,7 @@ class Turn(Generic[T]):
         session_id: the session.
         id: names the turn in its session: the key that it was sent under.
         run_id: the run that answers it, once it has begun.
+        repeated: True if its key had been sent before.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class Turn(Generic[T]):
         self.session_id = session_id
         self.id = key
         self.run_id: str = turn_run_id(session_id, key)
+        self.repeated = False
         self._engine = engine
         self._seen = after
         self._request = request
@@ -372,6 +374,10 @@ class Session(Generic[T]):
 
     Between turns no worker holds the session and it costs nothing: it is only its log.
     Turns that are sent while one is open wait for it, in the order of the log.
+
+    Attributes:
+        id: the session.
+        repeated: True if this handle is of a start whose key had started the session before.
     """
 
     def __init__(
@@ -379,6 +385,7 @@ class Session(Generic[T]):
     ) -> None:
         """Made by `Engine.start_session` and `Engine.session`; see `Run`."""
         self.id = session_id
+        self.repeated = False
         self._parse = parse
         self._engine = engine
         self._requests = engine.conversations.requests.of(session_id)
@@ -488,7 +495,9 @@ class Session(Generic[T]):
     def _repeated_turn(self, key: str, seq: int, before: str, request: str) -> Turn[T]:
         if before != request:
             raise IdempotencyMismatch(key, run_id=self.id)
-        return Turn(self._engine, self.id, key, after=seq - 1, parse=self._parse)
+        turn = Turn(self._engine, self.id, key, after=seq - 1, parse=self._parse)
+        turn.repeated = True
+        return turn
 
     async def _catch_up(self) -> TurnRequests:
         """Return what was sent so far.

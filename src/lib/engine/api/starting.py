@@ -72,8 +72,8 @@ async def begin_run(
     tenant: str | None,
     user: str | None,
     trace: TraceContext | None = None,
-) -> None:
-    """Start a root run unless it is there, and have it driven.
+) -> bool:
+    """Start a root run unless it is there, and have it driven; return False if it was there.
 
     Args:
         engine: stores and drives.
@@ -103,6 +103,7 @@ async def begin_run(
     except Conflict:
         await _check_same(engine.store, run_id, request, key or run_id)
         await engine.resume(run_id)
+        return False
     else:
         log_run(logging.INFO, run_id, "starts: %s", data["algorithm"])
         # It is in the log: an error raised now would make the caller start another run.
@@ -110,6 +111,7 @@ async def begin_run(
             run_id, "it has been started, and could not be driven at once"
         ):
             await engine.start_driving(run_id, log)
+        return True
 
 
 async def _check_same(store: EventStore, run_id: str, request: str, key: str) -> None:
