@@ -41,7 +41,7 @@ clean:
 	@$(BIN)/python -m pip install -q -c constraints.txt -e .
 	@touch $@
 
-.venv/.ready-dev: pyproject.toml constraints.txt | .venv/bin/python
+.venv/.ready-dev: pyproject.toml packages/lib-server/pyproject.toml constraints.txt | .venv/bin/python
 	@echo "installing lib and its development tools into .venv (once) ..."
-	@$(BIN)/python -m pip install -q -c constraints.txt -e . --group dev
+	@$(BIN)/python -m pip install -q -c constraints.txt -e . -e packages/lib-server --group dev
 	@touch $@ .venv/.ready-demo

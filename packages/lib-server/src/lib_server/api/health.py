@@ -1,0 +1,69 @@
+"""`/healthz`, `/readyz`, `/v1/openapi.json`: for operators and tools."""
+
+from __future__ import annotations
+
+import json
+
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from lib.errors import StoreError
+from lib_server.bodies import Empty, Health, OpenAPI
+from lib_server.problems import Problem
+from lib_server.routing import JSON, AnyRoute, Call, Route, answer
+
+_PROBE = "lib_server/ready"
+
+
+async def _health(call: Call[Empty, None]) -> ASGIApp:
+    status = "draining" if call.services.draining else "ok"
+    return answer(Health(status=status, version=call.services.version))
+
+
+async def _ready(call: Call[Empty, None]) -> ASGIApp:
+    call.check_not_draining()
+    try:
+        await call.engine.store.mark(_PROBE)
+    except StoreError:
+        raise Problem("unavailable", "the event store does not answer", retry_after_s=1) from None
+    return answer(Health(status="ok", version=call.services.version))
+
+
+async def _openapi(call: Call[Empty, None]) -> ASGIApp:
+    document = call.services.openapi(call.request.scope.get("root_path", ""))
+    return Response(json.dumps(document), media_type=JSON)
+
+
+ROUTES: list[AnyRoute] = [
+    Route(
+        method="GET",
+        path="/healthz",
+        handler=_health,
+        summary="The process lives",
+        tag="operations",
+        right=None,
+        query=Empty,
+        answers={200: Health},
+    ),
+    Route(
+        method="GET",
+        path="/readyz",
+        handler=_ready,
+        summary="The event store answers, and new work is taken",
+        tag="operations",
+        right=None,
+        query=Empty,
+        answers={200: Health},
+        problems=["draining", "unavailable"],
+    ),
+    Route(
+        method="GET",
+        path="/v1/openapi.json",
+        handler=_openapi,
+        summary="The description of all routes, as OpenAPI 3.1 has it",
+        tag="operations",
+        right=None,
+        query=Empty,
+        answers={200: OpenAPI},
+    ),
+]

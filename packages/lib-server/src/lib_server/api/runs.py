@@ -1,0 +1,293 @@
+"""`/v1/runs`: start, list, read and cancel runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel
+from starlette.types import ASGIApp
+
+from lib.engine import Budget, Result
+from lib.errors import RunNotFound
+from lib.events import RunInfo, RunQuery
+from lib.events.runs import is_held
+from lib.llm import Audio, File, Image, Message, Text
+from lib_server.bodies import (
+    AttachmentPart,
+    BudgetBody,
+    CancelRun,
+    Empty,
+    ErrorView,
+    Input,
+    ResultView,
+    RunFilter,
+    RunList,
+    RunState,
+    RunView,
+    SpendView,
+    StartRun,
+    TextPart,
+    UserMessage,
+    WaitFor,
+)
+from lib_server.problems import Problem
+from lib_server.routing import AnyRoute, Call, Route, answer
+
+_IDEMPOTENCY_KEY = {"Idempotency-Key": "makes it safe to send the request again"}
+_LONGEST_KEY = 255
+_QUOTED = re.compile(r'^"(.*)"$')
+_ATTACHMENTS = {"image": Image, "audio": Audio, "file": File}
+
+
+# -- views -----------------------------------------------------------------------------------------
+
+
+def run_view(info: RunInfo, now: datetime) -> RunView:
+    """Return a run as answers show it."""
+    return RunView(
+        id=info.run_id,
+        agent=info.algorithm,
+        status=info.status,
+        state=_state(info, now),
+        outcome=info.outcome,
+        tenant=info.tenant,
+        user=info.user,
+        root_id=info.root_id,
+        parent_id=info.parent_id,
+        created_at=info.created_at,
+        updated_at=info.updated_at,
+        head=info.head,
+    )
+
+
+def _state(info: RunInfo, now: datetime) -> RunState:
+    if info.status == "closed":
+        return "closed"
+    if is_held(info.lease_until, now):
+        return "working"
+    return "queued" if info.ready else "waiting"
+
+
+def result_view(result: Result[Any]) -> ResultView:
+    """Return a result as answers show it."""
+    spend = result.spend
+    return ResultView(
+        run_id=result.run_id,
+        outcome=result.outcome,
+        text=result.text,
+        output=_output(result),
+        reason=result.reason,
+        error=None if result.error is None else _error(result.error),
+        spend=SpendView(
+            tokens=spend.tokens,
+            cost=spend.cost,
+            llm_calls=spend.llm_calls,
+            tool_calls=spend.tool_calls,
+            seconds=spend.seconds,
+        ),
+        waiting_for=None if result.waiting_for is None else str(result.waiting_for),
+    )
+
+
+def _error(error: Any) -> ErrorView:
+    return ErrorView(type=str(error.get("type", "")), message=str(error.get("message", "")))
+
+
+def _output(result: Result[Any]) -> Any:
+    """Return the answer of an agent with an output type as JSON."""
+    parsed = result.parsed[0] if result.parsed else None
+    return parsed.model_dump(mode="json") if isinstance(parsed, BaseModel) else None
+
+
+# -- input -----------------------------------------------------------------------------------------
+
+
+def messages(value: Input) -> str | list[Message]:
+    """Return an input as the engine takes it."""
+    return value if isinstance(value, str) else [_message(each) for each in value]
+
+
+def _message(message: UserMessage) -> Message:
+    parts = message.content
+    if isinstance(parts, str):
+        return Message(message.role, (Text(parts),))
+    return Message(message.role, tuple([_part(part) for part in parts]))
+
+
+def _part(part: TextPart | AttachmentPart) -> Text | Any:
+    if isinstance(part, TextPart):
+        return Text(part.text)
+    kind: Any = _ATTACHMENTS[part.type]
+    options: dict[str, Any] = {"name": part.name} if part.type == "file" else {}
+    return kind(data=part.data, url=part.url, media_type=part.media_type, **options)
+
+
+def as_budget(body: BudgetBody | None) -> Budget | None:
+    """Return the budget that a body describes."""
+    return None if body is None else Budget(**body.model_dump())
+
+
+def idempotency_key(call: Call[Any, Any], key: str | None) -> str | None:
+    """Return the key under which the engine starts something, None without one.
+
+    The key of the body names it for the whole tenant, as `Engine.start` has it. That of the header
+    only recognizes a request that is sent again: to the same path, by the same user.
+
+    Raises:
+        Problem: both are there, or the header holds no key.
+    """
+    header = call.request.headers.get("idempotency-key")
+    if header is None:
+        return key
+    if key is not None:
+        raise Problem("invalid", "expected Idempotency-Key or key, got both: leave one out")
+    header = _QUOTED.sub(r"\1", header)
+    if not 0 < len(header) <= _LONGEST_KEY or not (header.isascii() and header.isprintable()):
+        detail = f"expected 1 to {_LONGEST_KEY} printable ASCII characters as Idempotency-Key"
+        raise Problem("malformed", detail)
+    sent = ["http", call.request.scope["path"], call.principal.user, header]
+    return hashlib.sha256(json.dumps(sent).encode()).hexdigest()
+
+
+# -- handlers --------------------------------------------------------------------------------------
+
+
+async def _start(call: Call[Empty, StartRun]) -> ASGIApp:
+    call.check_not_draining()
+    body, principal = call.body, call.principal
+    if body.agent is not None and body.agent not in call.engine.agents:
+        raise Problem("agent_not_found", "no agent has this name")
+    run = await call.engine.start(
+        messages(body.input),
+        agent=body.agent,
+        idempotency_key=idempotency_key(call, body.key),
+        tenant=principal.tenant,
+        user=principal.user,
+        budget=as_budget(body.budget),
+        traceparent=call.request.headers.get("traceparent", ""),
+        tracestate=call.request.headers.get("tracestate"),
+        stream=True,
+    )
+    call.services.channels.hold(run.id)
+    info = await run.info()
+    headers = {"location": f"{call.request.scope.get('root_path', '')}/v1/runs/{run.id}"}
+    if run.repeated:
+        headers["idempotent-replayed"] = "true"
+    view = run_view(info, call.engine.clock.now())
+    return answer(view, 200 if run.repeated else 201, headers=headers)
+
+
+async def _list(call: Call[RunFilter, None]) -> ASGIApp:
+    query = call.query
+    wanted = RunQuery(
+        tenant=call.principal.tenant,
+        status=query.status,
+        parent_id=query.session,
+        roots=query.roots,
+        after=query.cursor,
+        limit=query.limit,
+    )
+    try:
+        found = await call.store.runs(wanted)
+    except RunNotFound:
+        raise Problem("invalid_cursor", "start the list again without a cursor") from None
+    now = call.engine.clock.now()
+    more = found[-1].run_id if len(found) == query.limit else None
+    return answer(RunList(runs=[run_view(info, now) for info in found], next_cursor=more))
+
+
+async def _get(call: Call[Empty, None]) -> ASGIApp:
+    _, info = await call.run()
+    return answer(run_view(info, call.engine.clock.now()))
+
+
+async def _result(call: Call[WaitFor, None]) -> ASGIApp:
+    _, info = await call.run()
+    agent = call.engine.agents.get(info.algorithm)
+    tenant = call.principal.tenant
+    run: Any = (
+        call.engine.run(info.run_id, tenant=tenant)
+        if agent is None
+        else call.engine.run(info.run_id, tenant=tenant, agent=agent)
+    )
+    wait_s = 0.0 if call.services.draining else call.query.wait_s
+    result = await (run.result(timeout_s=wait_s) if wait_s else run.result(wait=False))
+    return answer(result_view(result))
+
+
+async def _cancel(call: Call[Empty, CancelRun]) -> ASGIApp:
+    run, _ = await call.run()
+    cancelled = await run.cancel(call.body.reason, user=call.principal.user)
+    view = run_view(await run.info(), call.engine.clock.now())
+    return answer(view, 202 if cancelled else 200)
+
+
+ROUTES: list[AnyRoute] = [
+    Route(
+        method="POST",
+        path="/v1/runs",
+        handler=_start,
+        summary="Start a run, or find the one that the same key has started",
+        tag="runs",
+        right="run",
+        query=Empty,
+        body=StartRun,
+        answers={201: RunView, 200: RunView},
+        problems=[
+            "agent_not_found",
+            "idempotency_mismatch",
+            "run_erased",
+            "draining",
+        ],
+        headers=_IDEMPOTENCY_KEY,
+    ),
+    Route(
+        method="GET",
+        path="/v1/runs",
+        handler=_list,
+        summary="List runs",
+        tag="runs",
+        right="read",
+        query=RunFilter,
+        answers={200: RunList},
+        problems=["invalid_cursor"],
+    ),
+    Route(
+        method="GET",
+        path="/v1/runs/{run_id}",
+        handler=_get,
+        summary="Look at a run",
+        tag="runs",
+        right="read",
+        query=Empty,
+        answers={200: RunView},
+        problems=["run_not_found"],
+    ),
+    Route(
+        method="GET",
+        path="/v1/runs/{run_id}/result",
+        handler=_result,
+        summary="Read the result of a run, after waiting for it for a while",
+        tag="runs",
+        right="read",
+        query=WaitFor,
+        answers={200: ResultView},
+        problems=["run_not_found"],
+    ),
+    Route(
+        method="POST",
+        path="/v1/runs/{run_id}/cancel",
+        handler=_cancel,
+        summary="Cancel a run; one that has ended stays as it is",
+        tag="runs",
+        right="run",
+        query=Empty,
+        body=CancelRun,
+        answers={202: RunView, 200: RunView},
+        problems=["run_not_found"],
+    ),
+]

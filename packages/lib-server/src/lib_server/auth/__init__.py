@@ -1,0 +1,1 @@
+"""Callers of the server: API keys in the event store, and JSON Web Tokens of an issuer."""

@@ -1,0 +1,256 @@
+"""What requests and answers hold: one pydantic model each, from which OpenAPI is made."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Base64Bytes, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+Id = Annotated[str, StringConstraints(min_length=1, max_length=512, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Name = Annotated[
+    str, StringConstraints(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$")
+]
+Key = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=r"^[\x20-\x7e]+$")]
+Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Outcome = Literal["COMPLETED", "FAILED", "CANCELLED", "BLOCKED", "LIMITED"]
+RunState = Literal["queued", "working", "waiting", "closed"]
+
+
+class Body(BaseModel):
+    """A body of a request: unknown fields are refused, and no type is guessed."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Query(BaseModel):
+    """The parameters of a request: unknown ones are refused."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class Empty(Query):
+    """No parameters."""
+
+
+class Answer(BaseModel):
+    """A body of an answer; clients ignore fields that they do not know."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+
+class Page(Query):
+    """A page of a list."""
+
+    cursor: Id | None = Field(None, description="`next_cursor` of the page before")
+    limit: int = Field(50, ge=1, le=200)
+
+
+# -- input -----------------------------------------------------------------------------------------
+
+
+class TextPart(Body):
+    """Plain text."""
+
+    type: Literal["text"]
+    text: str
+
+
+class AttachmentPart(Body):
+    """Content beside text, from exactly one source."""
+
+    type: Literal["image", "audio", "file"]
+    data: Annotated[Base64Bytes, Field(strict=False)] | None = Field(
+        None, description="the content, in base64"
+    )
+    url: str | None = Field(None, description="where the model's provider can fetch it")
+    media_type: str = ""
+    name: str = ""
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> Self:
+        sources = [each for each in (self.data, self.url) if each is not None]
+        if len(sources) != 1:
+            raise ValueError("expected exactly one of data and url")
+        if self.data is not None and not self.media_type:
+            raise ValueError("data needs a media_type such as image/png")
+        if self.url is not None and not self.url.startswith("https://"):
+            raise ValueError("expected a url that begins with https://")
+        return self
+
+
+class UserMessage(Body):
+    """What a user, or the agent before, has written."""
+
+    role: Literal["user", "assistant"] = "user"
+    content: str | list[Annotated[TextPart | AttachmentPart, Field(discriminator="type")]]
+
+
+Input = (
+    Annotated[str, StringConstraints(min_length=1)]
+    | Annotated[list[UserMessage], Field(min_length=1)]
+)
+
+
+class BudgetBody(Body):
+    """A ceiling for each resource; what is left out is not limited by the caller."""
+
+    tokens: int | None = Field(None, ge=0)
+    cost: float | None = Field(None, ge=0, description="in US dollars")
+    llm_calls: int | None = Field(None, ge=0)
+    tool_calls: int | None = Field(None, ge=0)
+    seconds: float | None = Field(None, ge=0)
+    depth: int | None = Field(None, ge=0)
+
+
+# -- agents ----------------------------------------------------------------------------------------
+
+
+class ToolView(Answer):
+    """A tool that an agent's model may call."""
+
+    name: str
+    description: str
+
+
+class AgentView(Answer):
+    """An agent whose runs can be started here."""
+
+    name: str
+    tools: list[ToolView]
+    agents: list[str] = Field(description="the agents that it may call")
+    output: dict[str, Any] | None = Field(description="JSON schema of its answer; null for text")
+
+
+class AgentList(Answer):
+    """The agents of this server."""
+
+    agents: list[AgentView]
+
+
+# -- runs ------------------------------------------------------------------------------------------
+
+
+class StartRun(Body):
+    """A run to start."""
+
+    agent: Name | None = Field(None, description="the first agent of the server by default")
+    input: Input
+    key: Key | None = Field(
+        None, description="names the run within the tenant: the same key gives the same run"
+    )
+    budget: BudgetBody | None = None
+
+
+class RunFilter(Page):
+    """Which runs to list."""
+
+    status: Literal["open", "closed"] | None = None
+    session: Id | None = Field(None, description="only the turns of this session")
+    roots: bool = Field(default=False, description="only runs that no other run has started")
+
+
+class RunView(Answer):
+    """A run."""
+
+    id: str
+    agent: str
+    status: Literal["open", "closed"]
+    state: RunState
+    outcome: Outcome | None
+    tenant: str | None
+    user: str | None
+    root_id: str
+    parent_id: str | None
+    created_at: datetime
+    updated_at: datetime
+    head: int = Field(description="`seq` of its last event")
+
+
+class RunList(Answer):
+    """A page of runs."""
+
+    runs: list[RunView]
+    next_cursor: str | None
+
+
+class WaitFor(Query):
+    """How long to wait for the end of a run."""
+
+    wait_s: float = Field(0, ge=0, le=60, description="seconds; 0 answers at once")
+
+
+class SpendView(Answer):
+    """What a run has used."""
+
+    tokens: int
+    cost: float | None
+    llm_calls: int
+    tool_calls: int
+    seconds: float
+
+
+class ErrorView(Answer):
+    """Why a run failed."""
+
+    type: str
+    message: str
+
+
+class ResultView(Answer):
+    """The result of a run, or how far it has come."""
+
+    run_id: str
+    outcome: Outcome | None = Field(description="null while it is open")
+    text: str
+    output: Any = Field(description="the answer as its agent's type, null for text")
+    reason: str
+    error: ErrorView | None
+    spend: SpendView
+    waiting_for: str | None = Field(description="in words, null once it has ended")
+
+
+class CancelRun(Body):
+    """Why a run is cancelled."""
+
+    reason: Annotated[str, StringConstraints(max_length=2000)] = ""
+
+
+class EventView(Answer):
+    """One event of a run's log."""
+
+    seq: int
+    kind: str
+    at: datetime
+    user: str | None
+    data: dict[str, Any]
+
+
+class EventPage(Answer):
+    """Events of a run, in order."""
+
+    run_id: str
+    events: list[EventView]
+    head: int = Field(description="`seq` of the last event when the page was read")
+
+
+class EventQuery(Query):
+    """Which events to read."""
+
+    after: int | None = Field(None, ge=0, le=2**53, description="only events behind this `seq`")
+    limit: int = Field(256, ge=1, le=1000, description="of a page; a stream has no limit")
+
+
+class Health(Answer):
+    """The state of the server process."""
+
+    status: Literal["ok", "draining"]
+    version: str
+
+
+class OpenAPI(Answer):
+    """An OpenAPI document."""
+
+    model_config = ConfigDict(extra="allow")
+
+    openapi: str

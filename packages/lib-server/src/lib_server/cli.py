@@ -1,0 +1,142 @@
+"""`lib-server`: serves agents, and describes the routes."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import json
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from lib_server import __version__
+
+_LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_RULE: Final = "name what is served as module:name, such as app.agents:make_engine"
+
+
+class Source(click.ParamType[Any]):
+    """An engine, an agent, several agents, or a function that makes one of them."""
+
+    name = "module:name"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Import what is named."""
+        module_name, _, path = str(value).partition(":")
+        if not module_name or not path:
+            self.fail(f"{value!r} lacks a module or a name: {_RULE}", param, ctx)
+        try:
+            found: Any = _module(module_name)
+        except ModuleNotFoundError as error:
+            if not f"{module_name}.".startswith(f"{error.name}."):
+                raise  # the module exists, and one of its own imports does not
+            where = f"neither installed nor in {Path.cwd()}"
+            self.fail(f"there is no module {module_name!r}, {where}: {_RULE}", param, ctx)
+        for name in path.split("."):
+            found = getattr(found, name, None)
+        if found is None:
+            self.fail(f"module {module_name!r} has no {path!r}: {_RULE}", param, ctx)
+        if callable(found) and _needs_arguments(found):
+            message = f"{path!r} of module {module_name!r} needs arguments"
+            self.fail(f"{message}: name a function that needs none", param, ctx)
+        return found
+
+
+def _needs_arguments(function: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(function).bind()
+    except TypeError:
+        return True
+    except ValueError:  # some callables written in C have no signature
+        return False
+    return False
+
+
+def _module(name: str) -> Any:
+    """Import a module that is installed, or in the working directory."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    return importlib.import_module(name)
+
+
+@click.group()
+@click.version_option(__version__, prog_name="lib-server")
+def main() -> None:
+    """Serve durable agents over HTTP."""
+
+
+@main.command()
+@click.argument("source", type=Source())
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: a free one."
+)
+@click.option(
+    "--store",
+    default="lib.db",
+    show_default=True,
+    metavar="PATH_OR_URL",
+    help="Where the logs are, if SOURCE is agents and no engine.",
+)
+@click.option(
+    "--drive/--no-drive",
+    default=True,
+    show_default=True,
+    help="Drive runs, or leave that to lib worker, if SOURCE is agents.",
+)
+@click.option(
+    "--drain-s",
+    type=click.FloatRange(min=0),
+    default=10.0,
+    show_default=True,
+    help="Seconds that runs may go on after SIGTERM.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="What is logged on stderr.",
+)
+def serve(
+    source: Any,
+    *,
+    host: str,
+    port: int,
+    store: str,
+    drive: bool,
+    drain_s: float,
+    log_level: str,
+) -> None:
+    """Serve SOURCE, an Engine, an Agent, several agents, or a function that makes one of them.
+
+    SIGTERM or SIGINT takes no new work, ends every stream with a last event, lets runs go on for
+    --drain-s, and leaves the others to the next process; a second one stops at once.
+    """
+    from lib_server.serve import make_uvicorn  # noqa: PLC0415 - the commands without it stay quick
+    from lib_server.server import Server  # noqa: PLC0415 - see above
+
+    logging.basicConfig(format=_LOG_FORMAT, level=log_level.upper())
+    try:
+        server = Server(source, store=store, drive=drive, drain_s=drain_s)
+        running = make_uvicorn(server, host=host, port=port)
+    except (TypeError, ValueError) as error:
+        raise click.UsageError(str(error)) from None
+    asyncio.run(running.serve())
+
+
+@main.command()
+@click.option("--base-path", default="", help="Where the server is mounted.")
+def openapi(base_path: str) -> None:
+    """Print the OpenAPI document of the routes."""
+    from lib_server.openapi import document  # noqa: PLC0415 - see above
+    from lib_server.routes import ROUTES  # noqa: PLC0415 - see above
+
+    described = document(ROUTES, version=__version__, base_path=base_path)
+    click.echo(json.dumps(described, indent=2))

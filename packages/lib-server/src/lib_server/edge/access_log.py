@@ -1,0 +1,63 @@
+"""Writes a line for each answer; no secret, no query, no content."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from lib_server.routing import context_of
+
+_log: Final = logging.getLogger("lib_server.access")
+
+
+class AccessLog:
+    """Logs method, route, status, seconds, request id, tenant and key id of each request.
+
+    They stand in the message, and as attributes of the record for a formatter that writes JSON.
+    """
+
+    def __init__(self, app: ASGIApp, *, monotonic: Callable[[], float]) -> None:
+        """Wrap an application.
+
+        Args:
+            app: what is inside.
+            monotonic: returns seconds that only grow.
+        """
+        self._app = app
+        self._monotonic = monotonic
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if not _log.isEnabledFor(logging.INFO):
+            await self._app(scope, receive, send)
+            return
+        began, status = self._monotonic(), 0
+
+        async def noting(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noting)
+        finally:
+            self._write(scope, status, self._monotonic() - began)
+
+    def _write(self, scope: Scope, status: int, seconds: float) -> None:
+        context = context_of(scope)
+        principal = context.principal
+        facts = {
+            "method": scope["method"],
+            "route": context.route or "-",
+            "status": status,
+            "seconds": round(seconds, 6),
+            "request_id": context.request_id,
+            "tenant": (principal and principal.tenant) or "-",
+            "key_id": (principal and principal.key_id) or "-",
+        }
+        line = " ".join(f"{name}={value}" for name, value in facts.items())
+        _log.info("%s", line, extra=facts)

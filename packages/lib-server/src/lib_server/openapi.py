@@ -1,0 +1,150 @@
+"""OpenAPI 3.1 from the route table; `/v1/openapi.json` and `lib-server openapi` show it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+from pydantic import BaseModel
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
+
+from lib_server.problems import KINDS, MEDIA_TYPE, ProblemBody
+from lib_server.routing import JSON, AnyRoute
+
+_PARAMETER: Final = re.compile(r"\{(\w+)(?::\w+)?\}")
+_TEMPLATE: Final = "#/components/schemas/{model}"
+_COMMON: Final = ("malformed", "foreign_origin", "foreign_host", "headers_too_large", "internal")
+_OF_STORE: Final = ("unavailable", "not_started")
+_OF_CALLER: Final = ("unauthenticated", "forbidden")
+_OF_BODY: Final = ("too_large", "unsupported_media_type", "invalid")
+
+_Key = tuple[type[BaseModel], JsonSchemaMode]
+_Places = Mapping[Any, Mapping[str, Any]]
+
+
+def problems_of(route: AnyRoute) -> list[str]:
+    """Return the codes of all problems that a route may answer with, sorted."""
+    codes = {*route.problems, *_COMMON, *_OF_STORE}
+    if route.right is not None:
+        codes.update(_OF_CALLER)
+    if route.body is not None or route.content:
+        codes.update(_OF_BODY)
+    if route.query.model_fields or route.body is not None:
+        codes.add("invalid")
+    if "{" in route.path:
+        codes.add("not_found")
+    return sorted(codes)
+
+
+def document(routes: Sequence[AnyRoute], *, version: str, base_path: str = "") -> dict[str, Any]:
+    """Return the document that describes these routes.
+
+    Args:
+        routes: of the server.
+        version: of the server.
+        base_path: where the server is mounted.
+    """
+    models = sorted(_models(routes), key=lambda key: (key[0].__name__, key[1]))
+    places, schemas = models_json_schema(models, ref_template=_TEMPLATE)
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        path = _PARAMETER.sub(r"{\1}", route.path)
+        paths.setdefault(path, {})[route.method.lower()] = _operation(route, places)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "lib-server", "version": version},
+        "servers": [{"url": base_path or "/"}],
+        "paths": paths,
+        "components": {
+            "schemas": schemas.get("$defs", {}),
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _models(routes: Iterable[AnyRoute]) -> set[_Key]:
+    found: set[_Key] = {(ProblemBody, "serialization")}
+    for route in routes:
+        found.add((route.query, "validation"))
+        if route.body is not None:
+            found.add((route.body, "validation"))
+        answers: set[_Key] = {(each, "serialization") for each in route.answers.values() if each}
+        found |= answers
+    return found
+
+
+def _operation(route: AnyRoute, places: _Places) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": operation_id(route),
+        "summary": route.summary,
+        "tags": [route.tag],
+        "parameters": _parameters(route),
+        "responses": _responses(route, places),
+    }
+    if route.right is not None:
+        operation["security"] = [{"bearer": []}]
+        operation["x-scope"] = route.right
+    else:
+        operation["security"] = []
+    if route.events:
+        operation["x-sse-events"] = dict(route.events)
+    if route.body is not None:
+        content: dict[str, Any] = {JSON: {"schema": places[route.body, "validation"]}}
+        operation["requestBody"] = {"required": _needs_body(route.body), "content": content}
+    elif route.content:
+        any_content = {"*/*": {"schema": {"type": "string", "format": "binary"}}}
+        operation["requestBody"] = {"required": True, "content": any_content}
+    return operation
+
+
+def operation_id(route: AnyRoute) -> str:
+    """Return the name of an operation for generated clients, such as `post_v1_runs`."""
+    words = re.findall(r"\w+", f"{route.method} {route.path}")
+    return "_".join(words).lower()
+
+
+def _needs_body(model: type[BaseModel]) -> bool:
+    return any(field.is_required() for field in model.model_fields.values())
+
+
+def _parameters(route: AnyRoute) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "schema": {"type": "string", "minLength": 1, "maxLength": 512},
+        }
+        for name in _PARAMETER.findall(route.path)
+    ]
+    schema = route.query.model_json_schema(ref_template=_TEMPLATE)
+    for name, each in schema.get("properties", {}).items():
+        required = name in schema.get("required", ())
+        found.append({"name": name, "in": "query", "required": required, "schema": each})
+    for name, line in route.headers.items():
+        schema = {"type": "string"}
+        found.append({"name": name, "in": "header", "description": line, "schema": schema})
+    return found
+
+
+def _responses(route: AnyRoute, places: _Places) -> dict[str, Any]:
+    responses: dict[str, Any] = {}
+    for status, model in sorted(route.answers.items()):
+        response: dict[str, Any] = {"description": HTTPStatus(status).phrase}
+        if model is not None:
+            response["content"] = {JSON: {"schema": places[model, "serialization"]}}
+        if route.events and status == HTTPStatus.OK:
+            response.setdefault("content", {})["text/event-stream"] = {"schema": {"type": "string"}}
+        responses[str(status)] = response
+    schema = places[ProblemBody, "serialization"]
+    by_status: dict[int, list[str]] = {}
+    for code in problems_of(route):
+        by_status.setdefault(KINDS[code].status, []).append(code)
+    for status, codes in sorted(by_status.items()):
+        responses[str(status)] = {
+            "description": ", ".join(codes),
+            "content": {MEDIA_TYPE: {"schema": schema}},
+        }
+    return responses

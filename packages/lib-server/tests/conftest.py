@@ -1,0 +1,22 @@
+"""Conditions of every test: blocking calls on the event loop are errors."""
+
+from collections.abc import Iterator
+
+import pytest
+from blockbuster import BlockBuster
+
+from lib_server.server import Server
+
+assert Server  # imported before the tests: importing blocks
+
+
+@pytest.fixture(autouse=True)
+def no_blocking_calls() -> Iterator[None]:
+    blockbuster = BlockBuster(["lib", "lib_server"])
+    for name in ("threading.Lock.acquire", "threading.Lock.acquire_lock"):
+        blockbuster.functions[name].can_block_in("coverage/collector.py", "lock_data")
+    blockbuster.activate()
+    try:
+        yield
+    finally:
+        blockbuster.deactivate()

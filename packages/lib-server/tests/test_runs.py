@@ -1,0 +1,174 @@
+"""Runs over HTTP: started once, listed, read, cancelled."""
+
+import asyncio
+
+import pytest
+from server_kit import echo_agent, serving
+
+from lib import Agent, Engine
+from lib.events import MemoryEventStore
+from lib.llm import FunctionClient
+from lib_server import Server
+
+
+async def test_a_run_is_started_and_its_result_is_waited_for() -> None:
+    async with serving(Server(echo_agent(name="echo"))) as up:
+        started = await up.client.post("/v1/runs", json={"agent": "echo", "input": "hi"})
+        run = started.json()
+        result = await up.client.get(f"{started.headers['location']}/result?wait_s=60")
+        got = await up.client.get(f"/v1/runs/{run['id']}")
+
+    assert started.status_code == 201
+    assert (run["agent"], run["status"], run["outcome"]) == ("echo", "open", None)
+    assert (result.json()["outcome"], result.json()["text"]) == ("COMPLETED", "You wrote: hi")
+    assert result.json()["spend"]["llm_calls"] == 1
+    assert got.json()["outcome"] == "COMPLETED"
+    assert got.json()["state"] == "closed"
+
+
+async def test_a_conversation_is_an_input() -> None:
+    said = [
+        {"role": "user", "content": "one"},
+        {"role": "assistant", "content": "two"},
+        {"role": "user", "content": [{"type": "text", "text": "three"}]},
+    ]
+    async with serving(Server(echo_agent())) as up:
+        run = (await up.client.post("/v1/runs", json={"input": said})).json()
+        result = await up.client.get(f"/v1/runs/{run['id']}/result?wait_s=60")
+
+    assert result.json()["text"] == "You wrote: three"
+
+
+@pytest.mark.parametrize("quoted", [False, True])
+async def test_a_request_with_an_idempotency_key_starts_one_run(quoted: bool) -> None:
+    headers = {"Idempotency-Key": '"k-1"' if quoted else "k-1"}
+    async with serving(Server(echo_agent())) as up:
+        first = await up.client.post("/v1/runs", json={"input": "hi"}, headers=headers)
+        again = await up.client.post("/v1/runs", json={"input": "hi"}, headers=headers)
+        other = await up.client.post("/v1/runs", json={"input": "ho"}, headers=headers)
+
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json()["id"] == again.json()["id"]
+    assert "idempotent-replayed" not in first.headers
+    assert again.headers["idempotent-replayed"] == "true"
+    assert (other.status_code, other.json()["code"]) == (422, "idempotency_mismatch")
+
+
+async def test_a_key_names_the_run_as_the_engine_names_it() -> None:
+    engine = Engine("memory:", agents=[echo_agent()])
+    async with serving(Server(engine)) as up:
+        started = await up.client.post("/v1/runs", json={"input": "hi", "key": "order-7"})
+        run = await engine.start("hi", agent="agent", idempotency_key="order-7")
+        both = await up.client.post(
+            "/v1/runs", json={"input": "hi", "key": "k"}, headers={"Idempotency-Key": "k"}
+        )
+
+    assert started.json()["id"] == run.id
+    assert run.repeated
+    assert both.status_code == 422
+
+
+async def test_runs_are_listed_page_by_page() -> None:
+    async with serving(Server(echo_agent())) as up:
+        ids = [
+            (await up.client.post("/v1/runs", json={"input": str(n)})).json()["id"]
+            for n in range(5)
+        ]
+        listed: list[str] = []
+        cursor = ""
+        while True:
+            query = f"?limit=2{cursor}"
+            page = (await up.client.get(f"/v1/runs{query}")).json()
+            listed += [run["id"] for run in page["runs"]]
+            if page["next_cursor"] is None:
+                break
+            cursor = f"&cursor={page['next_cursor']}"
+        wrong = await up.client.get("/v1/runs?cursor=nothing")
+
+    assert listed == ids
+    assert (wrong.status_code, wrong.json()["code"]) == (400, "invalid_cursor")
+
+
+async def test_a_run_is_cancelled_once() -> None:
+    begun, never = asyncio.Event(), asyncio.Event()
+
+    async def answer(_: object) -> str:
+        begun.set()
+        await never.wait()
+        return ""
+
+    async with serving(Server(Agent(FunctionClient(answer)))) as up:
+        run = (await up.client.post("/v1/runs", json={"input": "hi"})).json()
+        await begun.wait()
+        path = f"/v1/runs/{run['id']}"
+        cancelled = await up.client.post(f"{path}/cancel", json={"reason": "enough"})
+        result = (await up.client.get(f"{path}/result?wait_s=60")).json()
+        again = await up.client.post(f"{path}/cancel")
+
+    assert cancelled.status_code == 202
+    assert (result["outcome"], result["reason"]) == ("CANCELLED", "enough")
+    assert (again.status_code, again.json()["outcome"]) == (200, "CANCELLED")
+
+
+async def test_a_run_that_is_missing_is_a_problem() -> None:
+    async with serving(Server(echo_agent())) as up:
+        for path in ("", "/result", "/events"):
+            answer = await up.client.get(f"/v1/runs/nothing{path}")
+            assert (answer.status_code, answer.json()["code"]) == (404, "run_not_found")
+            assert answer.headers["content-type"] == "application/problem+json"
+        hidden = await up.client.get("/v1/runs/%00")
+
+    assert hidden.status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "pointer"),
+    [
+        (b"{", 400, None),
+        (b"{}", 422, "/input"),
+        (b'{"input": 5}', 422, "/input/constrained-str"),
+        (b'{"input": "hi", "inptu": "hi"}', 422, "/inptu"),
+        (b'{"input": "hi", "tenant": "other"}', 422, "/tenant"),
+        (b'{"input": "hi", "budget": {"tokens": -1}}', 422, "/budget/tokens"),
+        (b'{"input": "hi", "agent": "nobody-s"}', 404, None),
+        (b'{"input": [{"role": "system", "content": "obey"}]}', 422, None),
+    ],
+)
+async def test_a_body_that_does_not_fit_starts_nothing(
+    body: bytes, status: int, pointer: str | None
+) -> None:
+    headers = {"content-type": "application/json"}
+    async with serving(Server(echo_agent())) as up:
+        answer = await up.client.post("/v1/runs", content=body, headers=headers)
+        runs = (await up.client.get("/v1/runs")).json()["runs"]
+
+    assert answer.status_code == status
+    if pointer is not None:
+        assert pointer in [each["pointer"] for each in answer.json()["errors"]]
+    assert runs == []
+
+
+async def test_agents_are_listed() -> None:
+    def look_up(order: str) -> str:
+        """Look an order up."""
+        return order
+
+    agents = [echo_agent(name="first", tools=[look_up]), echo_agent(name="second")]
+    async with serving(Server(lambda: agents)) as up:
+        listed = (await up.client.get("/v1/agents")).json()["agents"]
+        one = (await up.client.get("/v1/agents/first")).json()
+        missing = await up.client.get("/v1/agents/third")
+
+    assert [each["name"] for each in listed] == ["first", "second"]
+    assert one["tools"] == [{"name": "look_up", "description": "Look an order up."}]
+    assert missing.json()["code"] == "agent_not_found"
+
+
+async def test_a_run_of_a_server_that_died_is_taken_up_by_the_next_one() -> None:
+    store = MemoryEventStore()
+    async with Engine(store, agents=[echo_agent()], drive=False) as before:
+        run = await before.start("hi")
+        async with serving(Server(Engine(store, agents=[echo_agent()]))) as up:
+            result = await up.client.get(f"/v1/runs/{run.id}/result?wait_s=60")
+
+    assert result.json()["text"] == "You wrote: hi"
