@@ -4,10 +4,15 @@ from collections.abc import Iterator
 
 import pytest
 from blockbuster import BlockBuster
+from hypothesis import settings
 
 from lib_server.server import Server
 
 assert Server  # imported before the tests: importing blocks
+
+if settings.get_current_profile_name() == "default":  # nor has tests/conftest.py one
+    settings.register_profile("server", deadline=None, derandomize=True)
+    settings.load_profile("server")
 
 
 @pytest.fixture(autouse=True)

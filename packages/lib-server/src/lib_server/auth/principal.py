@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 from lib.errors import LibError
+from lib.events import Marks
 
 Scope = Literal["read", "run", "approve", "admin"]
 
@@ -95,6 +96,19 @@ class Authenticator(Protocol):
         ...
 
 
+@runtime_checkable
+class Attached(Protocol):
+    """An authenticator that lives with its server: it may use its store, and ends with it."""
+
+    def attach(self, store: Marks) -> None:
+        """Take the server's event store, which is set up."""
+        ...
+
+    async def aclose(self) -> None:
+        """Finish what is under way; safe to repeat."""
+        ...
+
+
 class FirstOf:
     """Several authenticators, of which the first that recognizes a token's format decides.
 
@@ -122,6 +136,18 @@ class FirstOf:
             if each.recognizes(token):
                 return await each.authenticate(authorization)
         raise Unauthenticated("format")
+
+    def attach(self, store: Marks) -> None:
+        """Attach those that live with the server."""
+        for each in self._authenticators:
+            if isinstance(each, Attached):
+                each.attach(store)
+
+    async def aclose(self) -> None:
+        """Close those that live with the server."""
+        for each in self._authenticators:
+            if isinstance(each, Attached):
+                await each.aclose()
 
 
 def bearer_token(authorization: str | None) -> str:
