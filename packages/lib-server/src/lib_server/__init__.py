@@ -7,20 +7,43 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from lib_server.auth.principal import Authenticator, Principal, Unauthenticated
+    from lib_server.auth.api_key import ApiKeyAuthenticator
+    from lib_server.auth.jwks import JWKSKeys
+    from lib_server.auth.jwt import JWTAuthenticator, StaticKeys
+    from lib_server.auth.keys import ApiKeys
+    from lib_server.auth.principal import Authenticator, FirstOf, Principal, Unauthenticated
     from lib_server.limits import Limits
     from lib_server.server import Server
 
-__all__ = ["Authenticator", "Limits", "Principal", "Server", "Unauthenticated", "__version__"]
+__all__ = [
+    "ApiKeyAuthenticator",
+    "ApiKeys",
+    "Authenticator",
+    "FirstOf",
+    "JWKSKeys",
+    "JWTAuthenticator",
+    "Limits",
+    "Principal",
+    "Server",
+    "StaticKeys",
+    "Unauthenticated",
+    "__version__",
+]
 
 __version__: Final = "0.1.0"
 
 if not TYPE_CHECKING:  # type checkers are to see misspelt names
     _WHERE = {
+        "ApiKeyAuthenticator": "lib_server.auth.api_key",
+        "ApiKeys": "lib_server.auth.keys",
         "Authenticator": "lib_server.auth.principal",
+        "FirstOf": "lib_server.auth.principal",
+        "JWKSKeys": "lib_server.auth.jwks",
+        "JWTAuthenticator": "lib_server.auth.jwt",
         "Limits": "lib_server.limits",
         "Principal": "lib_server.auth.principal",
         "Server": "lib_server.server",
+        "StaticKeys": "lib_server.auth.jwt",
         "Unauthenticated": "lib_server.auth.principal",
     }
 

@@ -8,13 +8,14 @@ import inspect
 import json
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from lib_server import __version__
+from lib_server.auth.commands import command as keys
 
 _LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _RULE: Final = "name what is served as module:name, such as app.agents:make_engine"
@@ -91,6 +92,20 @@ def main() -> None:
     help="Drive runs, or leave that to lib worker, if SOURCE is agents.",
 )
 @click.option(
+    "--auth",
+    type=click.Choice(["none", "keys"]),
+    default="none",
+    show_default=True,
+    help="keys: callers need an API key of lib-server keys create.",
+)
+@click.option(
+    "--proxy",
+    "proxies",
+    multiple=True,
+    metavar="ADDRESS",
+    help="A reverse proxy whose X-Forwarded-For is believed; may be repeated.",
+)
+@click.option(
     "--drain-s",
     type=click.FloatRange(min=0),
     default=10.0,
@@ -111,6 +126,8 @@ def serve(
     port: int,
     store: str,
     drive: bool,
+    auth: str,
+    proxies: Sequence[str],
     drain_s: float,
     log_level: str,
 ) -> None:
@@ -119,16 +136,21 @@ def serve(
     SIGTERM or SIGINT takes no new work, ends every stream with a last event, lets runs go on for
     --drain-s, and leaves the others to the next process; a second one stops at once.
     """
+    from lib_server.auth.api_key import ApiKeyAuthenticator  # noqa: PLC0415 - see below
     from lib_server.serve import make_uvicorn  # noqa: PLC0415 - the commands without it stay quick
     from lib_server.server import Server  # noqa: PLC0415 - see above
 
     logging.basicConfig(format=_LOG_FORMAT, level=log_level.upper())
     try:
-        server = Server(source, store=store, drive=drive, drain_s=drain_s)
-        running = make_uvicorn(server, host=host, port=port)
+        authenticator = ApiKeyAuthenticator() if auth == "keys" else None
+        server = Server(source, auth=authenticator, store=store, drive=drive, drain_s=drain_s)
+        running = make_uvicorn(server, host=host, port=port, proxies=proxies)
     except (TypeError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     asyncio.run(running.serve())
+
+
+main.add_command(keys)
 
 
 @main.command()

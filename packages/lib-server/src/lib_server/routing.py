@@ -237,7 +237,9 @@ def check_right(principal: Principal, right: Right | None) -> None:
     """
     if right is None or right in principal.scopes or "admin" in principal.scopes:
         return
-    raise Problem("forbidden", f"expected the scope {right!r}", scope=right)
+    challenge = f'Bearer realm="lib-server", error="insufficient_scope", scope="{right}"'
+    headers = {"www-authenticate": challenge}
+    raise Problem("forbidden", f"expected the scope {right!r}", headers=headers, scope=right)
 
 
 def _query(route: AnyRoute, query: bytes) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Sequence
 from types import FrameType
 from typing import Final
 
@@ -47,13 +48,17 @@ class DrainingServer(uvicorn.Server):
             self._running.call_soon_threadsafe(self._application.drain)
 
 
-def make_uvicorn(server: Server, *, host: str = "127.0.0.1", port: int = 8000) -> DrainingServer:
+def make_uvicorn(
+    server: Server, *, host: str = "127.0.0.1", port: int = 8000, proxies: Sequence[str] = ()
+) -> DrainingServer:
     """Return uvicorn around a server, for `await running.serve()`.
 
     Args:
         server: of your agents.
         host: the address to listen on; without an authenticator, one of this machine only.
         port: 0 for a free one.
+        proxies: addresses and networks of reverse proxies, whose `X-Forwarded-For` names the
+            caller's address. Of all others, that header says nothing.
 
     Raises:
         ValueError: other machines could reach a server without an authenticator.
@@ -73,6 +78,8 @@ def make_uvicorn(server: Server, *, host: str = "127.0.0.1", port: int = 8000) -
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=list(proxies),
         timeout_graceful_shutdown=_GRACE_S,
     )
     return DrainingServer(config, server)

@@ -19,7 +19,7 @@ from lib import Agent, Engine
 from lib.engine import Worker
 from lib.events import EventStore
 from lib_server import __version__
-from lib_server.auth.principal import Authenticator
+from lib_server.auth.principal import Attached, Authenticator
 from lib_server.channels import Channels
 from lib_server.edge.access_log import AccessLog
 from lib_server.edge.authentication import Authentication
@@ -152,6 +152,9 @@ class Server:
             raise RuntimeError("expected a server that is not open yet: enter it once")
         async with AsyncExitStack() as stack:
             engine = await stack.enter_async_context(await self._made())
+            if isinstance(self.auth, Attached):
+                self.auth.attach(engine.store)
+                stack.push_async_callback(self.auth.aclose)
             channels = Channels(engine, self.limits)
             stack.push_async_callback(channels.close)
             services = Services(

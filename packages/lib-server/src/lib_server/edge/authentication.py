@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from lib_server.auth.failures import FailureLimit
 from lib_server.auth.principal import (
     SCOPES,
     AuthenticationUnavailable,
@@ -37,16 +39,22 @@ class Authentication:
         self._app = app
         self._authenticator = authenticator
         self._open = frozenset(open_paths)
+        self._failures = FailureLimit()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
+        if scope["method"] == "OPTIONS":  # sent without credentials, by browsers
+            await Response(status_code=204)(scope, receive, send)
+            return
         context = context_of(scope)
         authenticator = self._authenticator
         if authenticator is None:
             context.principal = LOCAL
         elif route_path(scope) not in self._open:
             header = _authorization(scope)
-            principal = context.principal = await _principal(authenticator, header)
+            address = (scope.get("client") or ("",))[0]
+            principal = await self._principal(authenticator, address, header)
+            context.principal = principal
 
             async def is_allowed() -> bool:
                 try:
@@ -59,6 +67,23 @@ class Authentication:
 
             context.is_allowed = is_allowed
         await self._app(scope, receive, send)
+
+    async def _principal(
+        self, authenticator: Authenticator, address: str, header: str | None
+    ) -> Principal:
+        """Return the caller, unless its address has sent too many credentials that are refused."""
+        wait_s = self._failures.retry_after_s(address, header)
+        if wait_s is not None:
+            detail = "too many credentials from this address were refused"
+            raise Problem("rate_limited", detail, retry_after_s=wait_s)
+        try:
+            principal = await _principal(authenticator, header)
+        except Problem as problem:
+            if problem.code == "unauthenticated":
+                self._failures.note_failure(address, header)
+            raise
+        self._failures.note_admission(header)
+        return principal
 
 
 def _authorization(scope: Scope) -> str | None:
