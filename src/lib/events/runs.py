@@ -63,21 +63,27 @@ class RunQuery:
     """A filter for the list of runs, oldest first; None means any.
 
     Attributes:
+        outcome: only runs that have ended so.
         roots: only runs without a parent.
         parent_id: only runs that this run has started.
         idle_since: only runs to which nothing has been appended since this time.
-        after: only runs created after this run id's run, for paging.
+        after: only runs behind this run id's run, in the order of the list, for paging.
+        newest_first: list them in the opposite order.
         limit: at most so many.
     """
 
     tenant: str | None = None
+    user: str | None = None
+    algorithm: str | None = None
     status: RunStatus | None = None
+    outcome: Outcome | None = None
     root_id: str | None = None
     roots: bool = False
     parent_id: str | None = None
     since: datetime | None = None
     idle_since: datetime | None = None
     after: str | None = None
+    newest_first: bool = False
     limit: int | None = None
 
 
@@ -271,6 +277,9 @@ def matches(info: RunInfo, query: RunQuery) -> bool:
     """Return True if the run matches the query, apart from its `after` and `limit`."""
     return (
         (query.tenant is None or info.tenant == query.tenant)
+        and (query.user is None or info.user == query.user)
+        and (query.algorithm is None or info.algorithm == query.algorithm)
+        and (query.outcome is None or info.outcome == query.outcome)
         and (query.status is None or info.status == query.status)
         and (query.root_id is None or info.root_id == query.root_id)
         and (query.parent_id is None or info.parent_id == query.parent_id)

@@ -101,7 +101,7 @@ class Log(Protocol):
         ...
 
     async def runs(self, query: RunQuery | None = None) -> list[RunInfo]:
-        """Return the runs that match the query, in the order of their creation.
+        """Return the runs that match the query, in the order of their creation or the opposite one.
 
         Raises:
             RunNotFound: the run of `query.after` does not exist, or no longer.

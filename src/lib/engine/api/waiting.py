@@ -21,7 +21,7 @@ from lib.events.payloads import fits
 
 
 async def pending_approvals(
-    store: EventStore, *, tenant: str | None = None
+    store: EventStore, *, tenant: str | None = None, after: str | None = None
 ) -> AsyncGenerator[WaitingCall]:
     """Yield what waits for a person in any open run, the oldest run first. Writes nothing.
 
@@ -31,8 +31,12 @@ async def pending_approvals(
     Args:
         store: the logs, set up.
         tenant: only runs of this tenant, None for all.
+        after: only runs created after this run id's run, to go on where a page has ended.
+
+    Raises:
+        RunNotFound: the run of `after` does not exist, or no longer.
     """
-    async for info in each_run(store, RunQuery(status="open", tenant=tenant)):
+    async for info in each_run(store, RunQuery(status="open", tenant=tenant, after=after)):
         if info.head > 1 and info.algorithm != SESSION:
             for event in await _open_approvals(store, info.run_id):
                 yield WaitingCall.of(event)
@@ -55,7 +59,7 @@ async def unknown_in(store: EventStore, run_id: str) -> dict[str, UnknownCall]:
 
 
 async def unknown_calls(
-    store: EventStore, *, tenant: str | None = None
+    store: EventStore, *, tenant: str | None = None, after: str | None = None
 ) -> AsyncGenerator[UnknownCall]:
     """Yield the calls of all runs whose outcome is unknown, the oldest run first.
 
@@ -64,8 +68,12 @@ async def unknown_calls(
     Args:
         store: the logs, set up.
         tenant: only runs of this tenant, None for all.
+        after: only runs created after this run id's run, to go on where a page has ended.
+
+    Raises:
+        RunNotFound: the run of `after` does not exist, or no longer.
     """
-    async for info in each_run(store, RunQuery(tenant=tenant)):
+    async for info in each_run(store, RunQuery(tenant=tenant, after=after)):
         for call in (await unknown_in(store, info.run_id)).values():
             yield call
 

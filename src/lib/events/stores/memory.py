@@ -147,10 +147,12 @@ class MemoryEventStore(CarriesDeltas, CountsErasures, AsyncStore):
         return [entry.copy() for entry in run.log[after : None if limit is None else after + limit]]
 
     async def runs(self, query: RunQuery | None = None) -> list[RunInfo]:
-        """Return the runs that match the query, in the order of their creation."""
+        """Return the runs that match the query; see `EventStore.runs`."""
         self._check_open()
         query = query or RunQuery()
         found = [run.info for run in self._runs.values()]
+        if query.newest_first:
+            found.reverse()
         if query.after is not None:
             if query.after not in self._runs:
                 raise RunNotFound(query.after)

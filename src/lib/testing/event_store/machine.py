@@ -69,13 +69,17 @@ batches: st.SearchStrategy[list[NewEvent]] = st.lists(
 queries: st.SearchStrategy[RunQuery] = st.builds(
     RunQuery,
     tenant=st.sampled_from([None, "t"]),
+    user=st.sampled_from([None, "u"]),
+    algorithm=st.sampled_from([None, "react", "other"]),
     status=st.sampled_from([None, "open", "closed"]),
+    outcome=st.sampled_from([None, None, "COMPLETED", "FAILED"]),
     root_id=st.none() | runs,
     roots=st.booleans(),
     parent_id=st.none() | runs,
     since=st.none() | times,
     idle_since=st.none() | times,
     after=st.none() | runs,
+    newest_first=st.booleans(),
     limit=st.none() | st.integers(0, 3),
 )
 

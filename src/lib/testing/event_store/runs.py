@@ -81,18 +81,33 @@ class RunsContract(StoreTests):
             (RunQuery(limit=0), []),
             (RunQuery(after="z", limit=2), ["a", "m"]),
             (RunQuery(after="z", tenant="t", status="closed", limit=1), ["b"]),
+            (RunQuery(user="u"), ["a", "c"]),
+            (RunQuery(user="u", tenant="t"), ["a"]),
+            (RunQuery(user="nothing"), []),
+            (RunQuery(algorithm="other"), ["b", "c"]),
+            (RunQuery(algorithm="react", limit=2), ["z", "a"]),
+            (RunQuery(outcome="COMPLETED"), ["m", "b"]),
+            (RunQuery(outcome="FAILED"), []),
+            (RunQuery(outcome="COMPLETED", status="open"), []),
+            (RunQuery(newest_first=True), ["c", "b", "m", "a", "z"]),
+            (RunQuery(newest_first=True, limit=2), ["c", "b"]),
+            (RunQuery(newest_first=True, after="b"), ["m", "a", "z"]),
+            (RunQuery(newest_first=True, after="b", limit=1), ["m"]),
+            (RunQuery(newest_first=True, after="z"), []),
+            (RunQuery(newest_first=True, after="c", tenant="t"), ["b", "a"]),
+            (RunQuery(newest_first=True, algorithm="react", status="open"), ["a", "z"]),
         ],
     )
-    def test_runs_are_listed_oldest_first_and_filtered_by_the_query(
+    def test_runs_are_listed_in_order_and_filtered_by_the_query(
         self, using: Using, query: RunQuery, names: list[str]
     ) -> None:
         async def body(store: EventStore) -> None:
             later = AT + timedelta(seconds=1)
             await begin(store, "z")
-            await begin(store, "a", tenant="t")
+            await begin(store, "a", tenant="t", user="u")
             await begin(store, "m", end=True, root="z", parent={"run_id": "z", "key": "k"})
-            await begin(store, "b", end=True, tenant="t", at=later)
-            await begin(store, "c", at=later)
+            await begin(store, "b", end=True, tenant="t", at=later, algorithm="other")
+            await begin(store, "c", at=later, user="u", algorithm="other")
             await store.append("z", [note()], expected=1)
 
             assert [info.run_id for info in await store.runs(query)] == names

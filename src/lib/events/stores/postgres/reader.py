@@ -46,7 +46,7 @@ _RUN: Final = """
     SELECT {run_columns} FROM {lib_runs} WHERE name = %(name)s::bytea AND run_id IS NOT NULL
 """
 _RUNS: Final = """
-    SELECT {run_columns} FROM {lib_runs} WHERE $where ORDER BY id LIMIT %(limit)s::bigint
+    SELECT {run_columns} FROM {lib_runs} WHERE $where ORDER BY id $order LIMIT %(limit)s::bigint
 """
 _RUN_NUMBER: Final = """
     SELECT id FROM {lib_runs} WHERE name = %(name)s::bytea AND run_id IS NOT NULL
@@ -80,11 +80,15 @@ _MARKS: Final = """
 """
 _CONDITIONS: Final = {
     "tenant": "tenant = %(tenant)s::text",
+    "user": '"user" = %(user)s::text',
+    "algorithm": "algorithm = %(algorithm)s::text",
+    "outcome": "outcome = %(outcome)s::text",
     "root_id": "root_id = %(root_id)s::text",
     "parent_id": "parent_id = %(parent_id)s::text",
     "since": "created_at >= %(since)s::bigint",
     "idle_since": "updated_at < %(idle_since)s::bigint",
     "after": "id > %(after)s::bigint",
+    "before": "id < %(before)s::bigint",
 }
 
 T = TypeVar("T")
@@ -116,11 +120,16 @@ class Reader:
         """Return runs; see `EventStore.runs`."""
         values: dict[str, Any] = {
             "tenant": maybe_text(query.tenant),
+            "user": maybe_text(query.user),
+            "algorithm": maybe_text(query.algorithm),
+            "outcome": query.outcome,
             "root_id": maybe_text(query.root_id),
             "parent_id": maybe_text(query.parent_id),
             "since": None if query.since is None else encode_time(query.since),
             "idle_since": None if query.idle_since is None else encode_time(query.idle_since),
-            "after": None if query.after is None else await self._number(query.after),
+            "before" if query.newest_first else "after": (
+                None if query.after is None else await self._number(query.after)
+            ),
         }
         where = ["run_id IS NOT NULL"]
         where += [_CONDITIONS[name] for name, value in values.items() if value is not None]
@@ -129,6 +138,7 @@ class Reader:
         if query.status is not None:
             where.append(f"outcome IS {'' if query.status == 'open' else 'NOT '}NULL")
         statement = _RUNS.replace("$where", " AND ".join(where))
+        statement = statement.replace("$order", "DESC" if query.newest_first else "ASC")
         found = await self._all(statement, values | {"limit": query.limit})
         return await _decoded(found, _runs)
 

@@ -55,11 +55,13 @@ _RUNS: Final = (
     + """
 local P, call = KEYS[1] .. ':', redis.call
 local smallest, fewest
-for n = 3, #ARGV do
+for n = 4, #ARGV do
   local size = call('ZCARD', P .. ARGV[n])
   if not fewest or size < fewest then smallest, fewest = P .. ARGV[n], size end
 end
-local found = call('ZRANGEBYSCORE', smallest, '(' .. ARGV[1], '+inf', 'LIMIT', '0', ARGV[2])
+local range, last = 'ZRANGEBYSCORE', '+inf'
+if ARGV[3] == 'newest' then range, last = 'ZREVRANGEBYSCORE', '-inf' end
+local found = call(range, smallest, '(' .. ARGV[1], last, 'LIMIT', '0', ARGV[2])
 local page = {}
 for n, number in ipairs(found) do
   page[n] = cjson.encode(call('HGETALL', P .. 'run:' .. number))
@@ -67,7 +69,7 @@ end
 return {found[#found] or false, page}
 """
 )
-"""The number of the last and the fields of runs after a number, from the smallest of some indexes.
+"""The number of the last and the fields of runs behind a number, from the smallest of some indexes.
 
 Fields are JSON: the driver takes far longer for many small answers than for one."""
 
@@ -200,22 +202,24 @@ class Reader:
 
     async def runs(self, query: RunQuery) -> list[RunInfo]:
         """Return runs; see `EventStore.runs`."""
-        after = await self._number(query.after)
+        after = await self._number(query)
+        order = b"newest" if query.newest_first else b"oldest"
         found: list[RunInfo] = []
         size, more = self._page if query.limit is None else min(query.limit, self._page), True
         while more and (query.limit is None or len(found) < query.limit):
-            args = (after, size, *rows.indexes_of(query))
+            args = (after, size, order, *rows.indexes_of(query))
             after, page = await self._run(_RUNS, *args)
             found += [info for info in map(rows.run_of, page) if matches(info, query)]
             more, size = len(page) == size, self._page
         return found[: query.limit]
 
-    async def _number(self, run_id: str | None) -> bytes:
-        if run_id is None:
-            return b"0"
-        number = await self._call("HGET", f"{self._key}:names", raw(run_id))
+    async def _number(self, query: RunQuery) -> bytes:
+        """Return the number behind which a list begins."""
+        if query.after is None:
+            return b"+inf" if query.newest_first else b"0"
+        number = await self._call("HGET", f"{self._key}:names", raw(query.after))
         if number is None:
-            raise RunNotFound(run_id)
+            raise RunNotFound(query.after)
         return number
 
     async def feed(self, after: str, limit: int, partition: int) -> FeedPage:

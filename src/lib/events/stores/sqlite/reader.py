@@ -99,13 +99,17 @@ class Reader:
 
     def runs(self, query: RunQuery) -> list[RunInfo]:
         """Return runs; see `EventStore.runs`."""
+        beyond, order = ("<", "DESC") if query.newest_first else (">", "ASC")
         conditions = {
             "tenant = ?": query.tenant,
+            "user = ?": query.user,
+            "algorithm = ?": query.algorithm,
+            "outcome = ?": query.outcome,
             "root_id = ?": query.root_id,
             "parent_id = ?": query.parent_id,
             "created_at >= ?": None if query.since is None else encode_time(query.since),
             "updated_at < ?": None if query.idle_since is None else encode_time(query.idle_since),
-            "id > ?": None if query.after is None else self._number(query.after),
+            f"id {beyond} ?": None if query.after is None else self._number(query.after),
         }
         present = {text: value for text, value in conditions.items() if value is not None}
         where = ["1", *present]
@@ -113,7 +117,7 @@ class Reader:
             where.append("parent_id IS NULL")
         if query.status is not None:
             where.append(f"outcome IS {'' if query.status == 'open' else 'NOT '}NULL")
-        select = f"{rows.SELECT_RUNS} WHERE {' AND '.join(where)} ORDER BY id LIMIT ?"
+        select = f"{rows.SELECT_RUNS} WHERE {' AND '.join(where)} ORDER BY id {order} LIMIT ?"
         limit = -1 if query.limit is None else query.limit
         found = self._all(select, *present.values(), limit)
         return [rows.run_of(row) for row in found]
