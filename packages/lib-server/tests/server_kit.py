@@ -15,13 +15,36 @@ import httpx2
 
 from lib import Agent
 from lib.llm import FunctionClient
-from lib_server import Server
+from lib_server import Principal, Server, Unauthenticated
 from lib_server.serve import DrainingServer, make_uvicorn
 
 
 def echo_agent(**options: Any) -> Agent:
     """Return an agent that repeats what the user says."""
     return Agent(FunctionClient(lambda messages: f"You wrote: {messages[-1].text}"), **options)
+
+
+class OneKey:
+    """Knows one key for each tenant: `Bearer TENANT`, with a user and all scopes but admin."""
+
+    def __init__(self, *scopes: str) -> None:
+        self._scopes = frozenset(scopes or ("read", "run", "approve"))
+
+    def recognizes(self, token: str) -> bool:
+        return True
+
+    async def authenticate(self, authorization: str | None) -> Principal:
+        if authorization is None:
+            raise Unauthenticated("missing")
+        scheme, _, tenant = authorization.partition(" ")
+        if scheme != "Bearer" or tenant not in {"acme", "umbrella"}:
+            raise Unauthenticated("unknown")
+        scopes: frozenset[object] = frozenset(self._scopes)
+        return Principal(key_id=tenant, tenant=tenant, user=f"u@{tenant}", scopes=scopes)  # pyright: ignore[reportArgumentType] - names of scopes
+
+
+def as_(tenant: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {tenant}"}
 
 
 @dataclass(slots=True)

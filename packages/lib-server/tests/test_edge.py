@@ -4,35 +4,12 @@ import asyncio
 
 import httpx2
 import pytest
-from server_kit import echo_agent, serving
+from server_kit import OneKey, as_, echo_agent, serving
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from lib_server import Limits, Principal, Server, Unauthenticated
 from lib_server.serve import make_uvicorn
-
-
-class OneKey:
-    """Knows one key for each tenant: `Bearer TENANT`, with a user and all scopes but admin."""
-
-    def __init__(self, *scopes: str) -> None:
-        self._scopes = frozenset(scopes or ("read", "run", "approve"))
-
-    def recognizes(self, token: str) -> bool:
-        return True
-
-    async def authenticate(self, authorization: str | None) -> Principal:
-        if authorization is None:
-            raise Unauthenticated("missing")
-        scheme, _, tenant = authorization.partition(" ")
-        if scheme != "Bearer" or tenant not in {"acme", "umbrella"}:
-            raise Unauthenticated("unknown")
-        scopes: frozenset[object] = frozenset(self._scopes)
-        return Principal(key_id=tenant, tenant=tenant, user=f"u@{tenant}", scopes=scopes)  # pyright: ignore[reportArgumentType] - names of scopes
-
-
-def as_(tenant: str) -> dict[str, str]:
-    return {"authorization": f"Bearer {tenant}"}
 
 
 @pytest.mark.parametrize(

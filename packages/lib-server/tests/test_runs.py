@@ -85,7 +85,7 @@ async def test_runs_are_listed_page_by_page() -> None:
             cursor = f"&cursor={page['next_cursor']}"
         wrong = await up.client.get("/v1/runs?cursor=nothing")
 
-    assert listed == ids
+    assert listed == ids[::-1]
     assert (wrong.status_code, wrong.json()["code"]) == (400, "invalid_cursor")
 
 

@@ -56,6 +56,15 @@ class TextPart(Body):
     text: str
 
 
+class UploadPart(Body):
+    """Content that was uploaded to `/v1/blobs`."""
+
+    digest: Digest
+    media_type: Annotated[str, StringConstraints(max_length=256)] = Field(
+        "", description="that of the upload by default"
+    )
+
+
 class AttachmentPart(Body):
     """Content beside text, from exactly one source."""
 
@@ -63,15 +72,16 @@ class AttachmentPart(Body):
     data: Annotated[Base64Bytes, Field(strict=False)] | None = Field(
         None, description="the content, in base64"
     )
+    upload: UploadPart | None = None
     url: str | None = Field(None, description="where the model's provider can fetch it")
     media_type: str = ""
     name: str = ""
 
     @model_validator(mode="after")
     def _has_one_source(self) -> Self:
-        sources = [each for each in (self.data, self.url) if each is not None]
+        sources = [each for each in (self.data, self.upload, self.url) if each is not None]
         if len(sources) != 1:
-            raise ValueError("expected exactly one of data and url")
+            raise ValueError("expected exactly one of data, upload and url")
         if self.data is not None and not self.media_type:
             raise ValueError("data needs a media_type such as image/png")
         if self.url is not None and not self.url.startswith("https://"):
@@ -146,6 +156,10 @@ class RunFilter(Page):
     """Which runs to list."""
 
     status: Literal["open", "closed"] | None = None
+    outcome: Outcome | None = None
+    agent: Name | None = None
+    user: Name | None = None
+    order: Literal["newest", "oldest"] = "newest"
     session: Id | None = Field(None, description="only the turns of this session")
     roots: bool = Field(default=False, description="only runs that no other run has started")
 
@@ -254,3 +268,178 @@ class OpenAPI(Answer):
     model_config = ConfigDict(extra="allow")
 
     openapi: str
+
+
+# -- approvals -------------------------------------------------------------------------------------
+
+
+class PageOfRuns(Query):
+    """A page of a list that ends with a run: all that a run has comes on one page."""
+
+    cursor: Id | None = Field(None, description="`next_cursor` of the page before")
+    limit: int = Field(50, ge=1, le=200, description="at least so many, if there are")
+
+
+class ApprovalView(Answer):
+    """A tool call that waits, or has waited, for a person."""
+
+    run_id: str
+    key: str = Field(description="names the call in its run")
+    call_id: str
+    tool: str
+    arguments: dict[str, Any]
+    arguments_digest: str = Field(description="names the arguments that are decided on")
+    reason: str = Field(description="why it waits although its tool needs no approval")
+    tenant: str | None
+    since: datetime
+    status: Literal["pending", "approved", "denied", "withdrawn"]
+    decided_by: str | None = None
+    decided_at: datetime | None = None
+    comment: str = ""
+
+
+class ApprovalList(Answer):
+    """Tool calls that wait for a person."""
+
+    approvals: list[ApprovalView]
+    next_cursor: str | None
+
+
+class Decide(Body):
+    """A decision about a tool call."""
+
+    decision: Literal["approve", "deny"]
+    arguments_digest: Digest = Field(description="of the arguments that the person has seen")
+    comment: Annotated[str, StringConstraints(max_length=10_000)] = Field(
+        "", description="why; the model reads it"
+    )
+
+
+# -- calls whose outcome is unknown ----------------------------------------------------------------
+
+
+class UnknownCallView(Answer):
+    """A tool call that may or may not have had its effect."""
+
+    run_id: str
+    key: str = Field(description="names the call in its run")
+    call_id: str
+    tool: str
+    arguments: dict[str, Any]
+    tenant: str | None
+    since: datetime
+
+
+class UnknownCallList(Answer):
+    """Tool calls whose outcome is unknown."""
+
+    calls: list[UnknownCallView]
+    next_cursor: str | None
+
+
+class Settle(Body):
+    """What became of a tool call."""
+
+    happened: bool = Field(description="true if it had its effect")
+    result: Any = Field(None, description="what it returned, if it happened")
+
+
+class SettlementView(Answer):
+    """What is on record of a tool call whose outcome was unknown."""
+
+    run_id: str
+    key: str
+    happened: bool
+    settled_by: str | None
+    settled_at: datetime
+
+
+# -- scores ----------------------------------------------------------------------------------------
+
+
+class AddScore(Body):
+    """One judgement of a run."""
+
+    name: Annotated[str, StringConstraints(pattern=r"\S", max_length=256)]
+    value: bool | float | Annotated[str, StringConstraints(max_length=1000)]
+    comment: Annotated[str, StringConstraints(max_length=10_000)] | None = None
+    source: Literal["code", "llm", "human"] = "human"
+    span_id: Id | None = Field(None, description="the span that was judged; null for the run")
+    key: Key | None = Field(None, description="names the judgement: it counts once under a key")
+
+
+class ScoreView(Answer):
+    """One judgement of a run."""
+
+    name: str
+    value: bool | float | str
+    comment: str | None
+    source: Literal["code", "llm", "human"]
+    span_id: str | None
+    user: str | None
+    at: datetime
+
+
+class ScoreList(Answer):
+    """The judgements of a run, oldest first."""
+
+    scores: list[ScoreView]
+
+
+# -- sessions --------------------------------------------------------------------------------------
+
+
+class StartSession(Body):
+    """A session to start."""
+
+    agent: Name | None = Field(None, description="the first agent of the server by default")
+    key: Key | None = Field(
+        None, description="names the session within the tenant: the same key gives the same one"
+    )
+    budget: BudgetBody | None = Field(None, description="of all turns together")
+    turn_budget: BudgetBody | None = Field(None, description="of each turn")
+
+
+class SessionView(Answer):
+    """A session."""
+
+    id: str
+    status: Literal["open", "closed"]
+    outcome: Outcome | None
+    tenant: str | None
+    user: str | None
+    created_at: datetime
+    updated_at: datetime
+    turns: list[str] = Field(description="the ids of its turns, in order")
+
+
+class SendMessage(Body):
+    """A message to a session."""
+
+    input: Input
+    key: Key | None = Field(None, description="names the turn: the same key gives the same turn")
+
+
+class TurnView(Answer):
+    """A turn of a session: a message, and the run that answers it."""
+
+    id: str
+    session_id: str
+    run_id: str
+
+
+class HistoryView(Answer):
+    """The conversation after all turns that have ended."""
+
+    messages: list[dict[str, Any]] = Field(description="as `input` of a run has them")
+
+
+# -- blobs -----------------------------------------------------------------------------------------
+
+
+class BlobView(Answer):
+    """Content that was uploaded."""
+
+    digest: str
+    size: int
+    media_type: str

@@ -138,36 +138,61 @@ class Subscriber:
         return frames
 
 
+class _Reply:
+    """A reply that a model is writing, as far as it has come.
+
+    Attributes:
+        last: the last piece.
+    """
+
+    __slots__ = ("_text", "_thinking", "last")
+
+    def __init__(self, first: LiveDelta) -> None:
+        """Begin with the first piece."""
+        self.last = first
+        self._text = [first.delta.text]
+        self._thinking = [first.delta.thinking]
+
+    def add(self, piece: LiveDelta) -> None:
+        """Add the next piece."""
+        self.last = piece
+        self._text.append(piece.delta.text)
+        self._thinking.append(piece.delta.thinking)
+
+    def whole(self) -> LiveDelta:
+        """Return all of it in one piece."""
+        self._text, self._thinking = ["".join(self._text)], ["".join(self._thinking)]
+        delta = Delta(self._text[0], self._thinking[0])
+        return replace(self.last, delta=delta, text_at=0, thinking_at=0)
+
+
 class Channel:
-    """One run's subscribers, and what its model has written of the present reply.
+    """One run's subscribers, and what its models have written of replies that are not in the log.
 
     Attributes:
         subscribers: its streams.
         held: the timer that keeps a channel without streams; None without one.
     """
 
-    __slots__ = ("_last", "_shown", "_texts", "_thinking", "held", "subscribers")
+    __slots__ = ("_replies", "_shown", "held", "subscribers")
 
     def __init__(self) -> None:
         """Begin without a stream."""
         self.subscribers: set[Subscriber] = set()
         self.held: asyncio.TimerHandle | None = None
         self._shown = ShownReplies()
-        self._last: LiveDelta | None = None
-        self._texts: list[str] = []
-        self._thinking: list[str] = []
+        self._replies: dict[str, _Reply] = {}
 
     def put_nowait(self, item: LiveDelta | None, /) -> None:
         """Take a piece of a reply; None, that this process stops driving the run, says nothing."""
         piece = None if item is None else self._shown.take(item)[0]
         if piece is None or not (piece.delta.text or piece.delta.thinking):
             return
-        if not (piece.text_at or piece.thinking_at):
-            self._texts.clear()
-            self._thinking.clear()
-        self._last = piece
-        self._texts.append(piece.delta.text)
-        self._thinking.append(piece.delta.thinking)
+        reply = self._replies.get(piece.key)
+        if reply is None or not (piece.text_at or piece.thinking_at):
+            self._replies[piece.key] = _Reply(piece)
+        else:
+            reply.add(piece)
         if self.subscribers:
             self._put(_delta_frame(piece))
 
@@ -176,18 +201,12 @@ class Channel:
         frame = event_frame(event)
         if frame.key:
             self._shown.settle(frame.key)
-        if self._last is not None and frame.key == self._last.key:
-            self._last = None
+            self._replies.pop(frame.key, None)
         self._put(frame)
 
-    def reply_so_far(self) -> Frame | None:
-        """Return the present reply in one piece, None without one."""
-        if self._last is None:
-            return None
-        text, thinking = "".join(self._texts), "".join(self._thinking)
-        self._texts, self._thinking = [text], [thinking]
-        whole = replace(self._last, delta=Delta(text, thinking), text_at=0, thinking_at=0)
-        return _delta_frame(whole)
+    def replies_so_far(self) -> list[Frame]:
+        """Return the replies that are being written, each in one piece."""
+        return [_delta_frame(reply.whole()) for reply in self._replies.values()]
 
     def _put(self, frame: Frame) -> None:
         for subscriber in self.subscribers:
@@ -208,7 +227,7 @@ def _delta_frame(live: LiveDelta) -> Frame:
 
 
 class Channels:
-    """The channels of one server: `async with channels.subscribe(info) as (subscriber, reply)`.
+    """The channels of one server: `async with channels.subscribe(info) as (subscriber, replies)`.
 
     The feed of a partition is read as long as a stream of one of its runs is open.
     """
@@ -227,13 +246,18 @@ class Channels:
         self._draining = False
 
     @property
+    def draining(self) -> bool:
+        """True once every stream is to end."""
+        return self._draining
+
+    @property
     def streams(self) -> int:
         """The number of open streams."""
         return sum(len(channel.subscribers) for channel in self._channels.values())
 
     @asynccontextmanager
-    async def subscribe(self, info: RunInfo) -> AsyncGenerator[tuple[Subscriber, Frame | None]]:
-        """Yield what gets all that happens in a run from now on, and the present reply so far."""
+    async def subscribe(self, info: RunInfo) -> AsyncGenerator[tuple[Subscriber, list[Frame]]]:
+        """Yield what gets all that happens in a run from now on, and the present replies."""
         partition = partition_of(info.root_id, self._engine.store.partitions)
         follower = self._followers.get(partition)
         if follower is None:
@@ -247,7 +271,7 @@ class Channels:
                 subscriber.end(DRAINING)
             channel.subscribers.add(subscriber)
             try:
-                yield subscriber, channel.reply_so_far()
+                yield subscriber, channel.replies_so_far()
             finally:
                 channel.subscribers.discard(subscriber)
                 self._close_if_unused(info.run_id)

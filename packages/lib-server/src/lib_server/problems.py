@@ -48,6 +48,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "run_not_found": Kind(404, "There is no such run"),
     "session_not_found": Kind(404, "There is no such session"),
     "agent_not_found": Kind(404, "There is no such agent"),
+    "approval_not_found": Kind(404, "There is no such approval"),
     "blob_not_found": Kind(404, "There is no such blob"),
     "method_not_allowed": Kind(405, "The resource does not have this method"),
     "not_pending": Kind(409, "The call does not wait for a decision"),

@@ -4,12 +4,27 @@ from __future__ import annotations
 
 from typing import Final
 
-from lib_server.api import agents, events, health, runs
+from lib_server.api import (
+    agents,
+    approvals,
+    blobs,
+    events,
+    health,
+    outcomes,
+    runs,
+    scores,
+    sessions,
+)
 from lib_server.routing import AnyRoute
 
 ROUTES: Final[tuple[AnyRoute, ...]] = (
     *agents.ROUTES,
     *runs.ROUTES,
     *events.ROUTES,
+    *approvals.ROUTES,
+    *outcomes.ROUTES,
+    *scores.ROUTES,
+    *sessions.ROUTES,
+    *blobs.ROUTES,
     *health.ROUTES,
 )

@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing, suppress
-from typing import Final
+from contextlib import aclosing
+from typing import Any, Final
 
 from starlette.types import Message, Receive, Scope, Send
 
-from lib.errors import StoreError
+from lib.engine import Turn
+from lib.errors import LibError, StoreError
 from lib.events import EventStore, RunInfo
 from lib.events import kinds as k
 from lib_server.channels import Channels, Frame, Subscriber, event_frame, message
@@ -41,6 +42,7 @@ STREAM_EVENTS: Final = {
 """The events of a stream beside those of the log, whose names are the kinds of events."""
 
 _PAGE: Final = 256
+_NEVER_BEGUN: Final = message(END, {"begun": False})
 _HEADERS: Final = [
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-store"),
@@ -84,11 +86,20 @@ class RunStream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-        async with self._channels.subscribe(self._info) as (subscriber, reply):
-            watching = asyncio.create_task(_watch(receive, subscriber))
+        await self.send_body(asyncio.ensure_future(_disconnected(receive)), send)
+
+    async def send_body(self, gone: asyncio.Future[None], send: Send) -> None:
+        """Send what comes after the headers.
+
+        Args:
+            gone: is done when the client has gone; it is cancelled at the end.
+            send: of the application.
+        """
+        async with self._channels.subscribe(self._info) as (subscriber, replies):
+            gone.add_done_callback(lambda _: subscriber.end(_DISCONNECTED))
             try:
                 await self._send(send, RETRY)
-                async with aclosing(self._contents(subscriber, reply)) as contents:
+                async with aclosing(self._contents(subscriber, replies)) as contents:
                     async for content in contents:
                         await self._send(send, content)
             except TimeoutError:
@@ -97,7 +108,7 @@ class RunStream:
             except StoreError:
                 _log.exception("a stream ends early: the event store cannot be read")
             finally:
-                watching.cancel()
+                gone.cancel()
         if subscriber.ended != _DISCONNECTED:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -105,7 +116,9 @@ class RunStream:
         async with asyncio.timeout(self._limits.stalled_s):
             await send({"type": "http.response.body", "body": content, "more_body": True})
 
-    async def _contents(self, subscriber: Subscriber, reply: Frame | None) -> AsyncGenerator[bytes]:
+    async def _contents(
+        self, subscriber: Subscriber, replies: list[Frame]
+    ) -> AsyncGenerator[bytes]:
         """Yield what is to be sent, until the end."""
         if self._last > self._info.head:
             yield message(RESET, {"head": self._info.head})
@@ -117,8 +130,8 @@ class RunStream:
                 subscriber.read_again()
                 continue
             break
-        if reply is not None and reply.key not in self._replied and not self._ended:
-            yield reply.content
+        if content := self._sent(replies):
+            yield content
         async with aclosing(self._live(subscriber)) as contents:
             async for content in contents:
                 yield content
@@ -189,13 +202,71 @@ class RunStream:
             subscriber.end(ERASED)
 
 
+class TurnStream:
+    """An ASGI response: the events of the run that answers a turn, once it has begun."""
+
+    def __init__(
+        self,
+        turn: Turn,
+        store: EventStore,
+        *,
+        channels: Channels,
+        limits: Limits,
+        is_allowed: Callable[[], Awaitable[bool]],
+    ) -> None:
+        """Stream a turn; see `RunStream`."""
+        self._turn = turn
+        self._store = store
+        self._channels = channels
+        self._limits = limits
+        self._is_allowed = is_allowed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it, and heart-beats while the turns before it go on."""
+        await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+        gone = asyncio.ensure_future(_disconnected(receive))
+        info = await self._wait(gone, send)
+        if info is None:
+            gone.cancel()
+            await send({"type": "http.response.body", "body": _NEVER_BEGUN, "more_body": False})
+            return
+        stream = RunStream(
+            self._store,
+            info,
+            after=0,
+            channels=self._channels,
+            limits=self._limits,
+            is_allowed=self._is_allowed,
+        )
+        await stream.send_body(gone, send)
+
+    async def _wait(self, gone: asyncio.Future[None], send: Send) -> RunInfo | None:
+        """Return the run of the turn once it has begun, None if there is none to stream."""
+        begun = asyncio.ensure_future(self._begun())
+        waits: list[asyncio.Future[Any]] = [begun, gone]
+        try:
+            while not (begun.done() or gone.done() or self._channels.draining):
+                timeout_s = self._limits.heartbeat_s
+                await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+                await send({"type": "http.response.body", "body": HEARTBEAT, "more_body": True})
+            return begun.result() if begun.done() else None
+        except LibError:  # the turn was cancelled, or its session was closed or erased
+            return None
+        finally:
+            begun.cancel()
+
+    async def _begun(self) -> RunInfo | None:
+        async with aclosing(self._turn.events()) as events:
+            async for _ in events:
+                break
+        return await self._store.run(self._turn.run_id)
+
+
 _DISCONNECTED: Final = "disconnected"
 
 
-async def _watch(receive: Receive, subscriber: Subscriber) -> None:
-    """End the stream when its client has gone."""
-    with suppress(asyncio.CancelledError):
-        event: Message = {"type": ""}
-        while event["type"] != "http.disconnect":
-            event = await receive()
-        subscriber.end(_DISCONNECTED)
+async def _disconnected(receive: Receive) -> None:
+    """Return when the client has gone."""
+    event: Message = {"type": ""}
+    while event["type"] != "http.disconnect":
+        event = await receive()

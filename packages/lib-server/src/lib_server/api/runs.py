@@ -16,6 +16,7 @@ from lib.errors import RunNotFound
 from lib.events import RunInfo, RunQuery
 from lib.events.runs import is_held
 from lib.llm import Audio, File, Image, Message, Text
+from lib_server.api.blobs import uploaded
 from lib_server.bodies import (
     AttachmentPart,
     BudgetBody,
@@ -37,7 +38,7 @@ from lib_server.bodies import (
 from lib_server.problems import Problem
 from lib_server.routing import AnyRoute, Call, Route, answer
 
-_IDEMPOTENCY_KEY = {"Idempotency-Key": "makes it safe to send the request again"}
+IDEMPOTENCY_KEY = {"Idempotency-Key": "makes it safe to send the request again"}
 _LONGEST_KEY = 255
 _QUOTED = re.compile(r'^"(.*)"$')
 _ATTACHMENTS = {"image": Image, "audio": Audio, "file": File}
@@ -106,24 +107,31 @@ def _output(result: Result[Any]) -> Any:
 # -- input -----------------------------------------------------------------------------------------
 
 
-def messages(value: Input) -> str | list[Message]:
-    """Return an input as the engine takes it."""
-    return value if isinstance(value, str) else [_message(each) for each in value]
+async def messages(call: Call[Any, Any], value: Input) -> str | list[Message]:
+    """Return an input as the engine takes it, with the content of uploads.
+
+    Raises:
+        Problem: `blob_not_found`.
+    """
+    return value if isinstance(value, str) else [await _message(call, each) for each in value]
 
 
-def _message(message: UserMessage) -> Message:
+async def _message(call: Call[Any, Any], message: UserMessage) -> Message:
     parts = message.content
     if isinstance(parts, str):
         return Message(message.role, (Text(parts),))
-    return Message(message.role, tuple([_part(part) for part in parts]))
+    return Message(message.role, tuple([await _part(call, part) for part in parts]))
 
 
-def _part(part: TextPart | AttachmentPart) -> Text | Any:
+async def _part(call: Call[Any, Any], part: TextPart | AttachmentPart) -> Text | Any:
     if isinstance(part, TextPart):
         return Text(part.text)
     kind: Any = _ATTACHMENTS[part.type]
     options: dict[str, Any] = {"name": part.name} if part.type == "file" else {}
-    return kind(data=part.data, url=part.url, media_type=part.media_type, **options)
+    if part.upload is None:
+        return kind(data=part.data, url=part.url, media_type=part.media_type, **options)
+    content, media_type = await uploaded(call, part.upload.digest)
+    return kind(data=content, media_type=part.upload.media_type or media_type, **options)
 
 
 def as_budget(body: BudgetBody | None) -> Budget | None:
@@ -162,7 +170,7 @@ async def _start(call: Call[Empty, StartRun]) -> ASGIApp:
     if body.agent is not None and body.agent not in call.engine.agents:
         raise Problem("agent_not_found", "no agent has this name")
     run = await call.engine.start(
-        messages(body.input),
+        await messages(call, body.input),
         agent=body.agent,
         idempotency_key=idempotency_key(call, body.key),
         tenant=principal.tenant,
@@ -186,8 +194,12 @@ async def _list(call: Call[RunFilter, None]) -> ASGIApp:
     wanted = RunQuery(
         tenant=call.principal.tenant,
         status=query.status,
+        user=query.user,
+        algorithm=query.agent,
+        outcome=query.outcome,
         parent_id=query.session,
         roots=query.roots,
+        newest_first=query.order == "newest",
         after=query.cursor,
         limit=query.limit,
     )
@@ -239,11 +251,12 @@ ROUTES: list[AnyRoute] = [
         answers={201: RunView, 200: RunView},
         problems=[
             "agent_not_found",
+            "blob_not_found",
             "idempotency_mismatch",
             "run_erased",
             "draining",
         ],
-        headers=_IDEMPOTENCY_KEY,
+        headers=IDEMPOTENCY_KEY,
     ),
     Route(
         method="GET",

@@ -1,0 +1,188 @@
+"""`/v1/sessions`: conversations that go on, turn by turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.types import ASGIApp
+
+from lib.engine import Session
+from lib.engine.core.session import SESSION
+from lib.errors import RunNotFound
+from lib.events import RunInfo
+from lib.llm import message_to_json
+from lib_server.api.runs import IDEMPOTENCY_KEY, as_budget, idempotency_key, messages
+from lib_server.bodies import (
+    Empty,
+    HistoryView,
+    SendMessage,
+    SessionView,
+    StartSession,
+    TurnView,
+)
+from lib_server.problems import Problem
+from lib_server.routing import AnyRoute, Call, Route, answer
+from lib_server.sse import STREAM_EVENTS, TurnStream
+
+
+async def _found(call: Call[Any, Any]) -> tuple[Session, RunInfo]:
+    """Return the session that the path names.
+
+    Raises:
+        Problem: `session_not_found`.
+    """
+    tenant = call.principal.tenant
+    session = call.engine.session(call.path("session_id"), tenant=tenant)
+    info = await call.store.run(session.id)
+    if info is None or info.algorithm != SESSION:
+        raise Problem("session_not_found", "no session has this id")
+    return session, info
+
+
+async def _view(session: Session, info: RunInfo) -> SessionView:
+    return SessionView(
+        id=info.run_id,
+        status=info.status,
+        outcome=info.outcome,
+        tenant=info.tenant,
+        user=info.user,
+        created_at=info.created_at,
+        updated_at=info.updated_at,
+        turns=[turn.id for turn in await session.turns()],
+    )
+
+
+async def _start(call: Call[Empty, StartSession]) -> ASGIApp:
+    call.check_not_draining()
+    body, principal = call.body, call.principal
+    if body.agent is not None and body.agent not in call.engine.agents:
+        raise Problem("agent_not_found", "no agent has this name")
+    session = await call.engine.start_session(
+        agent=body.agent,
+        tenant=principal.tenant,
+        user=principal.user,
+        budget=as_budget(body.budget),
+        turn_budget=as_budget(body.turn_budget),
+        idempotency_key=idempotency_key(call, body.key),
+    )
+    view = await _view(session, await session.run.info())
+    headers = {"location": f"{call.request.scope.get('root_path', '')}/v1/sessions/{session.id}"}
+    if session.repeated:
+        headers["idempotent-replayed"] = "true"
+    return answer(view, 200 if session.repeated else 201, headers=headers)
+
+
+async def _get(call: Call[Empty, None]) -> ASGIApp:
+    session, info = await _found(call)
+    return answer(await _view(session, info))
+
+
+async def _send(call: Call[Empty, SendMessage]) -> ASGIApp:
+    call.check_not_draining()
+    session, _ = await _found(call)
+    try:
+        turn = await session.send(
+            await messages(call, call.body.input),
+            idempotency_key=idempotency_key(call, call.body.key),
+            user=call.principal.user,
+        )
+    except RunNotFound:  # erased since
+        raise Problem("session_not_found", "no session has this id") from None
+    services = call.services
+    services.channels.hold(turn.run_id)
+    turn.drop_deltas()
+    if "text/event-stream" in call.request.headers.get("accept", ""):
+        return TurnStream(
+            turn,
+            call.store,
+            channels=services.channels,
+            limits=services.limits,
+            is_allowed=call.is_allowed,
+        )
+    headers = {"idempotent-replayed": "true"} if turn.repeated else None
+    view = TurnView(id=turn.id, session_id=session.id, run_id=turn.run_id)
+    return answer(view, 202, headers=headers)
+
+
+async def _history(call: Call[Empty, None]) -> ASGIApp:
+    session, _ = await _found(call)
+    conversation = await session.history()
+    return answer(HistoryView(messages=[message_to_json(each) for each in conversation]))
+
+
+async def _close(call: Call[Empty, None]) -> ASGIApp:
+    session, info = await _found(call)
+    await session.close(user=call.principal.user)
+    return answer(await _view(session, info), 202)
+
+
+_PATH = "/v1/sessions/{session_id}"
+
+ROUTES: list[AnyRoute] = [
+    Route(
+        method="POST",
+        path="/v1/sessions",
+        handler=_start,
+        summary="Start a session, or find the one that the same key has started",
+        tag="sessions",
+        right="run",
+        query=Empty,
+        body=StartSession,
+        answers={201: SessionView, 200: SessionView},
+        problems=["agent_not_found", "idempotency_mismatch", "run_erased", "draining"],
+        headers=IDEMPOTENCY_KEY,
+    ),
+    Route(
+        method="GET",
+        path=_PATH,
+        handler=_get,
+        summary="Look at a session",
+        tag="sessions",
+        right="read",
+        query=Empty,
+        answers={200: SessionView},
+        problems=["session_not_found"],
+    ),
+    Route(
+        method="POST",
+        path=f"{_PATH}/messages",
+        handler=_send,
+        summary="Send a message; with `Accept: text/event-stream`, stream the turn that answers it",
+        tag="sessions",
+        right="run",
+        query=Empty,
+        body=SendMessage,
+        answers={202: TurnView},
+        problems=[
+            "session_not_found",
+            "session_closed",
+            "blob_not_found",
+            "idempotency_mismatch",
+            "draining",
+        ],
+        headers=IDEMPOTENCY_KEY,
+        events=STREAM_EVENTS,
+    ),
+    Route(
+        method="GET",
+        path=f"{_PATH}/messages",
+        handler=_history,
+        summary="Read the conversation after all turns that have ended",
+        tag="sessions",
+        right="read",
+        query=Empty,
+        answers={200: HistoryView},
+        problems=["session_not_found"],
+    ),
+    Route(
+        method="DELETE",
+        path=_PATH,
+        handler=_close,
+        summary="Close a session once it has answered what was sent so far",
+        tag="sessions",
+        right="run",
+        query=Empty,
+        answers={202: SessionView},
+        problems=["session_not_found"],
+    ),
+]
