@@ -158,6 +158,33 @@ async def test_a_server_that_stops_ends_its_streams_with_a_last_event() -> None:
     assert sent[-1].event == "server.draining"
 
 
+async def test_a_server_that_stops_lets_runs_end_for_a_while() -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def answer(_: object) -> str:
+        begun.set()
+        await go_on.wait()
+        return "done"
+
+    store = MemoryEventStore()
+    engine = Engine(store, agents=[Agent(FunctionClient(answer))])
+    async with serving(Server(engine, drain_s=120)) as up:
+        run = (await up.client.post("/v1/runs", json={"input": "hi"})).json()
+        await begun.wait()
+        async with streaming(up.client, f"/v1/runs/{run['id']}/events") as events:
+            await anext(events)
+            stopping = asyncio.create_task(up.stop())
+            last = [event async for event in events][-1]
+        go_on.set()
+        await stopping
+    await store.setup()
+    info = await store.run(run["id"])
+
+    assert last.event == "server.draining"
+    assert info is not None
+    assert info.outcome == "COMPLETED"
+
+
 async def test_events_of_another_process_are_streamed() -> None:
     store = MemoryEventStore()
     serve_only = Engine(store, agents=[echo_agent()], drive=False)

@@ -233,6 +233,8 @@ class Server:
             yield
         finally:
             worker.drain()
+            await engine.hosting.wait_idle(self._drain_s)
+            worker.stop()
             await asyncio.wait([task])
 
 

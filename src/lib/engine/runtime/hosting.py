@@ -213,6 +213,16 @@ class Hosting:
         if hosted is not None:
             hosted[0].stop()
 
+    async def wait_idle(self, timeout_s: float) -> bool:
+        """Wait until no run is driven here; return False if one still is after so many seconds."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._runs:
+                    await asyncio.wait([task for _, task in self._runs.values()])
+        except TimeoutError:
+            return False
+        return True
+
     async def close(self) -> None:
         """Stop driving all of them."""
         while self._runs:
