@@ -70,6 +70,8 @@ class OneFile:
             self.open_again: 1,
             self.purge: 1,
         }
+        for store in self.stores:
+            await store.setup()
         for doing in self.random.choices(list(doings), list(doings.values()), k=steps):
             self.namespace = self.random.choice(NAMESPACES)
             self.door = self.random.randrange(2)
@@ -227,10 +229,6 @@ class OneFile:
     def check_parts(self) -> None:
         """Hold the second copy against the rows."""
         with closing(sqlite3.connect(self.path)) as connection:
-            if not connection.execute(
-                "SELECT 1 FROM sqlite_master WHERE name = ?", (TABLE + "_packed",)
-            ).fetchall():
-                return
             for first, last, namespace, ids, vectors in connection.execute(
                 f"SELECT first, last, namespace, ids, vectors FROM {TABLE}_packed"
             ).fetchall():
