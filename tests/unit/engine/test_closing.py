@@ -8,10 +8,12 @@ import pytest
 
 from lib.algorithms import React
 from lib.engine import Engine, RunAbandoned
+from lib.engine.runtime.deltas import DeltaHub
 from lib.engine.runtime.driver import Driver
 from lib.errors import StoreError
 from lib.events import Event, Lease, MemoryEventStore, NewEvent
 from lib.events import kinds as k
+from lib.events.wakeups import Wakeups
 from lib.llm import ScriptedClient
 from lib.testing.agents import kinds, make_engine
 from lib.testing.event_store.kit import begin
@@ -122,7 +124,8 @@ async def test_a_driver_that_is_stopped_before_it_begins_begins_nothing() -> Non
         async with make_engine(client, store=store) as engine:
             await begin(store, "r", input=[])
             (lease,) = await store.claim("w", ttl_s=60.0, run_id="r")
-            driver = Driver(engine._equipment, React(), lease, lambda _: None)  # pyright: ignore[reportPrivateUsage] - as the engine passes it
+            hub = DeltaHub(None, Wakeups())
+            driver = Driver(engine._equipment, React(), lease, hub)  # pyright: ignore[reportPrivateUsage] - as the engine passes it
             driver.stop()
             with pytest.raises(RunAbandoned):
                 await driver.drive()

@@ -318,7 +318,7 @@ def test_what_is_shown_is_remembered_of_the_last_replies_only() -> None:
     shows = ShownReplies()
     for number in range(1_000):
         shows.take(LiveDelta(key=f"llm/{number}", attempt=1, delta=Delta("x")))
-    assert len(shows._replies) == 256
+    assert len(shows._replies) == 256  # pyright: ignore[reportPrivateUsage] - no caller sees the bound
 
 
 async def test_a_queue_that_is_not_read_drops_deltas_and_lets_events_wait() -> None:

@@ -56,4 +56,4 @@ def test_memory_for_addresses_is_bounded() -> None:
     for n in range(MAX_ADDRESSES + 3):
         limit.note_failure(f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}", "Bearer x")
 
-    assert len(limit._windows) == MAX_ADDRESSES
+    assert len(limit._windows) == MAX_ADDRESSES  # pyright: ignore[reportPrivateUsage] - no caller sees the bound

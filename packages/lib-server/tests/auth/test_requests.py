@@ -80,8 +80,8 @@ async def test_the_cases_of_api_keys_have_the_outcomes_that_they_state(
             await keys.create(tenant="b"),
         )
         await keys.revoke(revoked.record.key_id)
-        past = ApiKeys(keys._store)
-        await past._change(expired.record.key_id, expires_at=1.0)
+        past = ApiKeys(keys._store)  # pyright: ignore[reportPrivateUsage] - to write what is expired
+        await past._change(expired.record.key_id, expires_at=1.0)  # pyright: ignore[reportPrivateUsage] - the same
         key, bearer = good.key, {"authorization": f"Bearer {good.key}"}
         made = (
             await up.client.post(
@@ -214,7 +214,7 @@ async def test_a_key_that_was_just_created_and_a_rotated_one_are_valid_at_once()
     async with a_world() as world:
         old = await world.keys.create(tenant="a")
         assert (await world.get(old.key))[0] == 200
-        end = world.keys._clock.now() + timedelta(hours=1)
+        end = world.keys._clock.now() + timedelta(hours=1)  # pyright: ignore[reportPrivateUsage] - the clock of the world
         new = await world.keys.rotate(old.record.key_id, old_expires_at=end)
 
         assert [(await world.get(each.key))[0] for each in (old, new)] == [200, 200]

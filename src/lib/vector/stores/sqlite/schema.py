@@ -407,10 +407,11 @@ def _is_own(
     return bool(found)
 
 
-def _columns(connection: sqlite3.Connection, table: Table, ending: str) -> set[str]:
+def _columns(connection: sqlite3.Connection, table: Table, ending: str) -> frozenset[str]:
     """Return the columns of a side table, or of what has its name; none if there is nothing."""
-    names = "SELECT name FROM pragma_table_info(?, 'main')"
-    return {name for (name,) in connection.execute(names, (f"{table.name}_{ending}",))}
+    statement = "SELECT name FROM pragma_table_info(?, 'main')"
+    found = connection.execute(statement, (f"{table.name}_{ending}",))
+    return frozenset(name for (name,) in found)
 
 
 def _exists(connection: sqlite3.Connection, name: str) -> bool:
