@@ -1,47 +1,12 @@
 """A real browser for the tests of pages: the machine's own Chromium, driven by Playwright."""
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-BROWSERS = (
-    "chromium",
-    "chromium-browser",
-    "google-chrome",
-    "google-chrome-stable",
-    "msedge",
-    "microsoft-edge",
-)
-FLAGS = (
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-gpu",
-    "--disable-quic",
-    "--disable-sync",
-    "--no-first-run",
-)
-
-VIOLATIONS = """
-window.violations = [];
-document.addEventListener("securitypolicyviolation", (event) => {
-  window.violations.push(`${event.violatedDirective}: ${event.blockedURI}`);
-});
-"""
-
-
-def find_browser() -> str:
-    """Return the browser's path; without one, skip, or fail where one is required."""
-    found = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if found is None:
-        reason = f"no browser on PATH ({', '.join(BROWSERS)}): install the package chromium"
-        if os.environ.get("LIB_TEST_BROWSER") == "required":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    return found
+from browser.chromium import FLAGS, VIOLATIONS, find_browser
 
 
 # For one module only: while it runs, no other test of this process can have an event loop.
@@ -49,9 +14,8 @@ def find_browser() -> str:
 def browser() -> Iterator[Browser]:
     """A browser with a profile of its own."""
     path = find_browser()
-    sandbox = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=[*FLAGS, *sandbox])
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
         yield browser
         browser.close()
 

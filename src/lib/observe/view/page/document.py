@@ -33,6 +33,9 @@ from lib.observe.view.words import (
     title_of,
 )
 
+STYLES: Final = ("tokens.css", "trace.css")
+"""The style's parts: the colours, which other pages share, and all that is of this page."""
+
 SCRIPTS: Final = ("model.js", "rows.js", "markdown.js", "details.js", "trace.js")
 """The script's parts, in the order in which they stand on one another."""
 
@@ -56,7 +59,7 @@ class Page:
 
 def render_page(page: Page) -> str:
     """Return the page as HTML that can be encoded as UTF-8."""
-    style, script = _static("trace.css"), _script()
+    style, script = "".join(map(_static, STYLES)), _script()
     data = trace_data(page.spans, page.scores)
     data["content"] = page.content
     return Template(_static("trace.html")).substitute(
