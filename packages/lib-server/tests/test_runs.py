@@ -84,8 +84,13 @@ async def test_runs_are_listed_page_by_page() -> None:
                 break
             cursor = f"&cursor={page['next_cursor']}"
         wrong = await up.client.get("/v1/runs?cursor=nothing")
+        third = (await up.client.get(f"/v1/runs/{ids[2]}")).json()["created_at"]
+        later = (await up.client.get("/v1/runs", params={"since": third})).json()["runs"]
+        local = await up.client.get("/v1/runs?since=2026-01-01T12:00:00")
 
     assert listed == ids[::-1]
+    assert [run["id"] for run in later] == ids[:1:-1]
+    assert (local.status_code, local.json()["errors"][0]["pointer"]) == (422, "since")
     assert (wrong.status_code, wrong.json()["code"]) == (400, "invalid_cursor")
 
 

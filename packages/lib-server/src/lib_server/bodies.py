@@ -5,7 +5,15 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Base64Bytes, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    AwareDatetime,
+    Base64Bytes,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
 
 Id = Annotated[str, StringConstraints(min_length=1, max_length=512, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Name = Annotated[
@@ -162,6 +170,7 @@ class RunFilter(Page):
     order: Literal["newest", "oldest"] = "newest"
     session: Id | None = Field(None, description="only the turns of this session")
     roots: bool = Field(default=False, description="only runs that no other run has started")
+    since: AwareDatetime | None = Field(None, description="only runs that began then or later")
 
 
 class RunView(Answer):

@@ -200,6 +200,7 @@ async def _list(call: Call[RunFilter, None]) -> ASGIApp:
         parent_id=query.session,
         roots=query.roots,
         newest_first=query.order == "newest",
+        since=query.since,
         after=query.cursor,
         limit=query.limit,
     )
