@@ -68,9 +68,9 @@ class Up:
 
 
 @asynccontextmanager
-async def serving(server: Server, **options: Any) -> AsyncGenerator[Up]:
-    """Serve on a free port of this machine until the end of the block."""
-    listening = socket.create_server(("127.0.0.1", 0))
+async def serving(server: Server, *, port: int = 0, **options: Any) -> AsyncGenerator[Up]:
+    """Serve on this machine until the end of the block: on this port, or a free one."""
+    listening = socket.create_server(("127.0.0.1", port))
     port = listening.getsockname()[1]
     running = make_uvicorn(server, port=port)
     task = asyncio.create_task(running.serve([listening]))

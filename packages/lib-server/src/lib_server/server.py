@@ -21,6 +21,7 @@ from lib.events import EventStore
 from lib_server import __version__
 from lib_server.auth.principal import Attached, Authenticator
 from lib_server.channels import Channels
+from lib_server.console.serving import Console
 from lib_server.edge.access_log import AccessLog
 from lib_server.edge.authentication import Authentication
 from lib_server.edge.boundary import ProblemBoundary
@@ -117,6 +118,8 @@ class Server:
         app: ASGIApp = Router(mounted, redirect_slashes=False, default=_not_found)
         open_paths = [route.path for route in self.routes if route.right is None]
         app = Authentication(app, authenticator=self.auth, open_paths=open_paths)
+        if self.console:
+            app = Console(app)
         app = SizeLimit(app, limits=self.limits)
         app = HostCheck(app, hosts=hosts, local=self.auth is None)
         app = ProblemBoundary(app)

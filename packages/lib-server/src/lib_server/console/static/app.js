@@ -1,0 +1,139 @@
+// The console's frame: who is signed in, which view is shown, the navigation and the keys.
+
+import { get, hasKey, onRefused, useKey } from "./api.js";
+import { button, fill, h, icon, refreshTimes } from "./html.js";
+import { address, go, parse } from "./router.js";
+import { failure, skeleton } from "./state.js";
+import * as theme from "./theme.js";
+import { chatView } from "./views/chat.js";
+import { runView } from "./views/run.js";
+import { runsView } from "./views/runs.js";
+import { settingsView } from "./views/settings.js";
+import { signIn } from "./views/signin.js";
+
+const main = document.getElementById("main");
+const navigation = document.getElementById("navigation");
+const keys = document.getElementById("keys");
+
+// Places of the navigation: the address's first part, its name, its key after "g", its views.
+const PLACES = [
+  { place: "runs", name: "Runs", key: "r", view: ({ path }) => (path.length > 1 ? runView : runsView) },
+  { place: "chat", name: "Chat", key: "c", view: () => chatView },
+  { place: "settings", name: "Settings", key: "s", view: () => settingsView },
+];
+const FIRST = "runs";
+
+const app = {
+  agents: [],
+  signOut(words = "") {
+    useKey(null);
+    shown.abort();
+    navigation.hidden = true;
+    signIn(main, { words, signedIn: start });
+  },
+};
+
+let shown = new AbortController();
+let place = "";
+
+function show() {
+  const { path, query } = parse(window.location.hash);
+  const found = PLACES.find((each) => each.place === path[0]);
+  if (!found) {
+    window.location.replace(address([FIRST]));
+    return;
+  }
+  shown.abort();
+  shown = new AbortController();
+  const moved = place !== "" && place !== path[0];
+  place = path[0];
+  for (const link of navigation.querySelectorAll("a")) {
+    if (link.dataset.place === place) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  main.replaceChildren();
+  main.scrollTop = 0;
+  document.title = `${found.name} · lib-server`;
+  found.view({ path })({ app, main, path, query, signal: shown.signal });
+  if (moved) main.focus({ preventScroll: true });
+}
+
+async function start() {
+  fill(main, skeleton());
+  try {
+    ({ agents: app.agents } = await get("agents"));
+  } catch (problem) {
+    if (problem.status === 401) return;
+    fill(main, failure(problem, start));
+    return;
+  }
+  navigation.hidden = false;
+  show();
+}
+
+// -- the frame -------------------------------------------------------------------------------------
+
+fill(navigation,
+  h("p.brand", { "aria-hidden": "true" }, "lib-server"),
+  h("ul", {}, PLACES.map((each) => h("li", {},
+    h("a", { href: address([each.place]), "data-place": each.place, title: `${each.name} (g ${each.key})` }, icon(each.place), h("span", {}, each.name))))));
+
+const KEYS = [
+  ["/", "search"],
+  ...PLACES.map((each) => [`g ${each.key}`, each.name.toLowerCase()]),
+  ["j k", "next, previous"],
+  ["Enter", "open"],
+  ["?", "these keys"],
+  ["Esc", "close, leave a field"],
+];
+fill(keys,
+  h("h2", { id: "keys-title" }, "Keys"),
+  h("dl", {}, KEYS.flatMap(([key, words]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, words)])),
+  button("Close", () => keys.close()));
+
+document.getElementById("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  main.focus();
+});
+
+// -- keys ------------------------------------------------------------------------------------------
+
+let prefix = "";
+
+function moveBy(step) {
+  const items = [...main.querySelectorAll("[data-item]")];
+  if (!items.length) return;
+  const at = items.indexOf(document.activeElement.closest("[data-item]"));
+  const next = items[Math.min(Math.max(at < 0 ? 0 : at + step, 0), items.length - 1)];
+  next.focus();
+  next.scrollIntoView({ block: "nearest" });
+}
+
+const ACTS = {
+  "/": () => main.querySelector("[type=search]")?.focus(),
+  "?": () => keys.showModal(),
+  j: () => moveBy(1),
+  k: () => moveBy(-1),
+};
+
+document.addEventListener("keydown", (event) => {
+  const typing = event.target.matches("input:not([type=checkbox]), textarea, select");
+  if (event.key === "Escape" && typing) event.target.blur();
+  if (typing || keys.open || navigation.hidden || event.ctrlKey || event.metaKey || event.altKey) return;
+  const chosen = prefix === "g" && PLACES.find((each) => each.key === event.key);
+  prefix = event.key === "g" && prefix !== "g" ? "g" : "";
+  if (chosen) go([chosen.place]);
+  else if (ACTS[event.key] && !prefix) ACTS[event.key]();
+  else return;
+  event.preventDefault();
+});
+
+onRefused((problem) => {
+  app.signOut(hasKey() ? problem.detail || "The key is not valid any more." : "");
+});
+window.addEventListener("hashchange", () => {
+  if (!navigation.hidden) show();
+});
+window.setInterval(() => refreshTimes(main), 10000);
+theme.apply();
+start();

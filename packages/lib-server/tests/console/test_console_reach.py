@@ -1,0 +1,135 @@
+"""The console for everybody: axe, both themes, a phone and a desk, the keyboard alone."""
+
+import pytest
+from console_kit import Opened, clerk, findings, opened, refunder
+from playwright.async_api import Browser, expect
+
+from lib_server import Server
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+SIZES = [(390, False), (390, True), (1280, False), (1280, True)]
+
+
+async def faults(console: Opened) -> list[str]:
+    """Return what axe finds wrong with a view, and whether it scrolls sideways."""
+    page = console.page
+    found = await findings(page)
+    if await page.evaluate("document.documentElement.scrollWidth > window.innerWidth"):
+        found.append("scrolls sideways")
+    return found
+
+
+@pytest.mark.parametrize(("width", "dark"), SIZES)
+async def test_axe_finds_nothing_in_chats_and_runs(
+    browser: Browser, width: int, dark: bool
+) -> None:
+    server = Server([clerk(), refunder()])
+    async with opened(browser, server, width=width, dark=dark) as console:
+        page = console.page
+        await console.go("chat")
+        await page.get_by_role("link", name="clerk").wait_for()
+        assert await faults(console) == []
+        await console.ask("clerk", "Where is my order?")
+        await expect(page.locator(".moment.ok")).to_have_count(1)
+        assert await faults(console) == []
+        await console.ask("refunder", "Refund it")
+        await page.get_by_role("link", name="Open the run").click()
+        await expect(page.locator(".call").last).to_contain_text("waits for approval")
+        await page.get_by_text("It waits for").wait_for()
+        assert await faults(console) == []
+        await page.get_by_role("tab", name="Log").click()
+        await page.locator(".event summary").first.click()
+        assert await faults(console) == []
+        await page.get_by_role("tab", name="Spend").click()
+        assert await faults(console) == []
+        await page.get_by_role("button", name="Cancel", exact=True).click()
+        assert await faults(console) == []
+
+
+@pytest.mark.parametrize(("width", "dark"), SIZES)
+async def test_axe_finds_nothing_in_lists_and_settings(
+    browser: Browser, width: int, dark: bool
+) -> None:
+    server = Server([clerk(), refunder()])
+    async with opened(browser, server, width=width, dark=dark) as console:
+        page = console.page
+        await console.up.client.post("/v1/runs", json={"input": "one"})
+        await console.up.client.post("/v1/runs", json={"input": "two", "agent": "refunder"})
+        await page.reload()
+        await expect(page.locator("a.run")).to_have_count(2)
+        assert await faults(console) == []
+        await page.get_by_role("searchbox").fill("nothing")
+        await page.get_by_role("heading", level=2).wait_for()
+        assert await faults(console) == []
+        await page.get_by_role("link", name="Settings").click()
+        await page.get_by_text("lib-server 0").wait_for()
+        assert await faults(console) == []
+        await page.keyboard.press("?")
+        assert await faults(console) == []
+
+
+async def test_on_a_phone_every_target_of_the_frame_is_large(browser: Browser) -> None:
+    async with opened(browser, Server(clerk()), width=390) as console:
+        page = console.page
+        await console.go("chat/clerk")
+        targets = [
+            *await page.get_by_role("navigation").get_by_role("link").all(),
+            page.get_by_role("button", name="Send"),
+            page.get_by_role("button", name="Attach"),
+            page.get_by_role("textbox"),
+        ]
+        for target in targets:
+            box = await target.bounding_box()
+            assert box is not None
+            assert box["height"] >= 44, await target.inner_text()
+
+
+async def test_a_run_is_found_opened_and_read_with_the_keyboard_alone(browser: Browser) -> None:
+    async with opened(browser, Server(refunder())) as console:
+        page = console.page
+        started = await console.up.client.post("/v1/runs", json={"input": "Refund order 7"})
+        await page.reload()
+        await expect(page.locator("a.run")).to_have_count(1)
+
+        for key in ("j", "Enter"):
+            await page.keyboard.press(key)
+        await expect(page.get_by_role("heading", level=1)).to_have_text("refunder")
+        assert page.url.endswith(started.json()["id"])
+        await page.get_by_role("tab", name="Conversation").focus()
+        await page.keyboard.press("ArrowRight")
+        await expect(page.get_by_role("tab", name="Log")).to_be_focused()
+        await expect(page.get_by_role("tab", name="Log")).to_have_attribute("aria-selected", "true")
+        await expect(page.get_by_role("tabpanel", name="Log")).to_be_visible()
+        await page.keyboard.press("ArrowLeft")
+        await expect(page.get_by_role("tabpanel", name="Conversation")).to_be_visible()
+
+
+async def test_roles_and_names_tell_the_views_apart(browser: Browser) -> None:
+    async with opened(browser, Server(clerk("Here it is."))) as console:
+        page = console.page
+        await console.ask("clerk", "Where is my order?")
+        await expect(page.locator(".moment.ok")).to_have_count(1)
+
+        await expect(page.get_by_role("navigation", name="Places")).to_match_aria_snapshot("""
+          - navigation "Places":
+            - list:
+              - listitem:
+                - link "Runs"
+              - listitem:
+                - link "Chat"
+              - listitem:
+                - link "Settings"
+        """)
+        await expect(page.get_by_role("main")).to_match_aria_snapshot("""
+          - main:
+            - heading "clerk" [level=1]
+            - log "Conversation":
+              - article "User":
+                - paragraph: Where is my order?
+              - article "Agent":
+                - paragraph: Here it is.
+            - textbox "Message to clerk"
+        """)
+        await expect(page.get_by_role("status").last).to_have_text("The answer is complete")

@@ -1,0 +1,174 @@
+"""The console of a server on a real socket, in a real browser; and agents to look at."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Any
+
+from playwright.async_api import Browser, Page
+from server_kit import Up, serving
+
+from browser.chromium import VIOLATIONS
+from lib import Agent, tool
+from lib.llm import Delta, FunctionClient, Message, Reply, ScriptedClient, Thinking, ToolCall
+from lib_server import Server
+
+AXE = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
+
+HANGING_MS = 120_000
+"""Guards against hanging only: the machine of a test may be busy."""
+
+ANSWER = """# Refunds
+
+You get **all** of it back, `order 7`:
+
+| order | sum   |
+|-------|-------|
+| 7     | 12.50 |
+
+1. first
+   - inner
+
+See [the terms](https://example.com/terms).
+"""
+
+
+@tool(approval=True)
+def refund(order: int) -> str:
+    """Give the customer the money back."""
+    return f"order {order} refunded"
+
+
+@tool
+def look_up(order: int) -> dict[str, Any]:
+    """Look an order up."""
+    return {"order": order, "total": 12.5}
+
+
+def clerk(*answers: str) -> Agent[Any]:
+    """Return an agent that answers with these texts, one after another."""
+    return Agent(ScriptedClient(answers or [ANSWER] * 8), name="clerk")
+
+
+def refunder() -> Agent[Any]:
+    """Return an agent that looks an order up and then waits until a refund is approved."""
+    look = Reply((Thinking("First the order."), ToolCall("c1", "look_up", {"order": 7})))
+    pay = Reply((ToolCall("c2", "refund", {"order": 7}),))
+    model = ScriptedClient([look, pay, "Order 7 has been refunded."])
+    return Agent(model, name="refunder", tools=[look_up, refund])
+
+
+class Halting(FunctionClient):
+    """A model that writes the first half of its answer, and the second one when it may.
+
+    Attributes:
+        go_on: set when it may.
+    """
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(lambda _: first + second)
+        self.go_on: asyncio.Event = asyncio.Event()
+        self._halves = (first, second)
+
+    async def stream(
+        self, messages: Sequence[Message], **options: Any
+    ) -> AsyncIterator[Delta | Reply]:
+        yield Delta(text=self._halves[0])
+        await self.go_on.wait()
+        yield Delta(text=self._halves[1])
+        yield await self.complete(messages, **options)
+
+
+@dataclass(slots=True)
+class Opened:
+    """The console of a server, open in a page.
+
+    Attributes:
+        page: of the browser.
+        up: the server.
+        complaints: errors, foreign requests and violations of the policy; empty at the end.
+    """
+
+    page: Page
+    up: Up
+    complaints: list[str] = field(default_factory=list[str])
+
+    async def go(self, place: str) -> None:
+        """Go to a place such as `chat/clerk`."""
+        await self.page.goto(f"http://127.0.0.1:{self.up.port}/console/#/{place}")
+
+    async def ask(self, agent: str, words: str) -> str:
+        """Write to an agent in a new chat; return the id of the run that answers."""
+        await self.go(f"chat/{agent}")
+        await self.page.get_by_role("heading", name=f"Try {agent}").wait_for()
+        await self.page.get_by_role("textbox").fill(words)
+        await self.page.keyboard.press("Enter")
+        await self.page.get_by_role("link", name="Open the run").wait_for()
+        return self.page.url.rpartition("/")[2]
+
+
+@asynccontextmanager
+async def opened(
+    browser: Browser,
+    server: Server,
+    *,
+    width: int = 1280,
+    dark: bool = False,
+    refused: bool = False,
+) -> AsyncGenerator[Opened]:
+    """Serve, and open the console; at the end of the block nothing must have gone wrong.
+
+    Args:
+        browser: a real one.
+        server: not yet started.
+        width: of the window, in pixels.
+        dark: the theme that the system asks for.
+        refused: allow that requests are answered with errors, which browsers note.
+    """
+    async with serving(server) as up:
+        context = await browser.new_context(
+            viewport={"width": width, "height": 800}, color_scheme="dark" if dark else "light"
+        )
+        context.set_default_timeout(HANGING_MS)
+        page = await context.new_page()
+        console = Opened(page, up)
+        watch(console, f"http://127.0.0.1:{up.port}/", refused=refused)
+        await page.add_init_script(VIOLATIONS)
+        await page.goto(f"http://127.0.0.1:{up.port}/")
+        yield console
+        console.complaints += await page.evaluate("window.violations")
+        await context.close()
+        assert console.complaints == []
+
+
+def watch(console: Opened, origin: str, *, refused: bool) -> None:
+    """Note what goes wrong in a page."""
+    page, complaints = console.page, console.complaints
+    page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
+    page.on(
+        "console",
+        lambda message: (
+            None
+            if refused and "Failed to load resource" in message.text
+            else complaints.append(f"console: {message.text}")
+        ),
+    )
+    page.on(
+        "request",
+        lambda request: (
+            None
+            if request.url.startswith((origin, "blob:"))
+            else complaints.append(f"request: {request.url}")
+        ),
+    )
+
+
+async def findings(page: Page) -> list[str]:
+    """Return what axe finds wrong with the page as it is."""
+    await page.evaluate(AXE)
+    found: dict[str, Any] = await page.evaluate("axe.run()")
+    return [f"{each['id']}: {each['nodes'][0]['html']}" for each in found["violations"]]
