@@ -86,3 +86,21 @@ async def test_a_server_without_runs_says_how_to_start_one(browser: Browser) -> 
         await expect(console.page.get_by_role("heading", level=2)).to_have_text("No runs")
         await console.page.get_by_label("Started in").select_option("all")
         await expect(console.page.get_by_text("Start one in Chat")).to_be_visible()
+
+
+async def test_a_search_that_waits_leaves_the_address_of_the_run_that_it_has_opened(
+    browser: Browser,
+) -> None:
+    async with opened(browser, Server([clerk("yes")])) as console:
+        page = console.page
+        wanted = await console.ask("clerk", "a")
+        await page.get_by_role("link", name="Runs").click()
+        await expect(page.get_by_role("listitem").locator("a.run code")).to_have_text([wanted])
+        await page.clock.install()
+        await page.clock.pause_at("2100-01-01")
+        await page.get_by_role("searchbox").fill(wanted)
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("heading", level=1)).to_have_text("clerk")
+        await page.clock.run_for(1_000)
+
+        assert page.url.endswith(f"#/runs/{wanted}")

@@ -73,7 +73,9 @@ export async function runsView({ app, main, query, signal }) {
     window.clearTimeout(searching);
     searching = window.setTimeout(() => change({ q: search.value.trim() }), 100);
   });
+  signal.addEventListener("abort", () => window.clearTimeout(searching));
   search.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") window.clearTimeout(searching); // it would replace the address of the run
     if (event.key === "Enter" && runs.has(search.value.trim())) go(["runs", search.value.trim()]);
     else if (event.key === "Enter" && /^\S{16,}$/.test(search.value.trim()) && !list.items.length) go(["runs", search.value.trim()]);
     else if (event.key === "ArrowDown") list.element.querySelector("[data-item]")?.focus();
