@@ -230,6 +230,9 @@ class Channels:
     """The channels of one server: `async with channels.subscribe(info) as (subscriber, replies)`.
 
     The feed of a partition is read as long as a stream of one of its runs is open.
+
+    Attributes:
+        ending: set once every stream is to end.
     """
 
     def __init__(self, engine: Engine, limits: Limits) -> None:
@@ -243,12 +246,12 @@ class Channels:
         self._limits = limits
         self._channels: dict[str, Channel] = {}
         self._followers: dict[int, _Follower] = {}
-        self._draining = False
+        self.ending: asyncio.Event = asyncio.Event()
 
     @property
     def draining(self) -> bool:
         """True once every stream is to end."""
-        return self._draining
+        return self.ending.is_set()
 
     @property
     def streams(self) -> int:
@@ -267,7 +270,7 @@ class Channels:
             await follower.ready.wait()
             channel = self._channel(info.run_id)
             subscriber = Subscriber(self._limits.stream_queue)
-            if self._draining:
+            if self.draining:
                 subscriber.end(DRAINING)
             channel.subscribers.add(subscriber)
             try:
@@ -296,7 +299,7 @@ class Channels:
 
     def end(self, event: str = DRAINING) -> None:
         """End every stream with this event, and each that is opened from now on."""
-        self._draining = True
+        self.ending.set()
         for channel in self._channels.values():
             for subscriber in channel.subscribers:
                 subscriber.end(event)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
-from lib_server.problems import KINDS, MEDIA_TYPE, ProblemBody
+from lib_server.problems import KINDS, MEDIA_TYPE, OpenAIErrorBody, ProblemBody
 from lib_server.routing import JSON, AnyRoute
 
 _PARAMETER: Final = re.compile(r"\{(\w+)(?::\w+)?\}")
@@ -19,6 +19,11 @@ _COMMON: Final = ("malformed", "foreign_origin", "foreign_host", "headers_too_la
 _OF_STORE: Final = ("unavailable", "not_started")
 _OF_CALLER: Final = ("unauthenticated", "forbidden", "rate_limited")
 _OF_BODY: Final = ("too_large", "unsupported_media_type", "invalid")
+
+_ERRORS: Final[Mapping[str, tuple[type[BaseModel], str]]] = {
+    "problem": (ProblemBody, MEDIA_TYPE),
+    "openai": (OpenAIErrorBody, JSON),
+}
 
 _Key = tuple[type[BaseModel], JsonSchemaMode]
 _Places = Mapping[Any, Mapping[str, Any]]
@@ -65,7 +70,7 @@ def document(routes: Sequence[AnyRoute], *, version: str, base_path: str = "") -
 
 
 def _models(routes: Iterable[AnyRoute]) -> set[_Key]:
-    found: set[_Key] = {(ProblemBody, "serialization")}
+    found: set[_Key] = {(shape, "serialization") for shape, _ in _ERRORS.values()}
     for route in routes:
         found.add((route.query, "validation"))
         if route.body is not None:
@@ -138,13 +143,14 @@ def _responses(route: AnyRoute, places: _Places) -> dict[str, Any]:
         if route.events and status == HTTPStatus.OK:
             response.setdefault("content", {})["text/event-stream"] = {"schema": {"type": "string"}}
         responses[str(status)] = response
-    schema = places[ProblemBody, "serialization"]
+    shape, media_type = _ERRORS[route.errors]
+    schema = places[shape, "serialization"]
     by_status: dict[int, list[str]] = {}
     for code in problems_of(route):
         by_status.setdefault(KINDS[code].status, []).append(code)
     for status, codes in sorted(by_status.items()):
         responses[str(status)] = {
             "description": ", ".join(codes),
-            "content": {MEDIA_TYPE: {"schema": schema}},
+            "content": {media_type: {"schema": schema}},
         }
     return responses

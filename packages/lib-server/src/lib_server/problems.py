@@ -1,6 +1,6 @@
-"""Errors as `application/problem+json`, each with a stable code.
+"""Errors as `application/problem+json`, each with a stable code; on some routes as OpenAI has them.
 
-Source: RFC 9457, Problem Details for HTTP APIs, July 2023.
+Source: RFC 9457, Problem Details for HTTP APIs, July 2023; OpenAI API reference, Errors, 2026-10.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ KINDS: Final[Mapping[str, Kind]] = {
     "already_decided": Kind(409, "The call has been decided already"),
     "digest_mismatch": Kind(409, "The arguments are not those that were decided on"),
     "already_settled": Kind(409, "The call has been settled already"),
+    "run_open": Kind(409, "The run has not ended"),
+    "run_cancelled": Kind(409, "The run was cancelled"),
     "session_closed": Kind(409, "The session is closed"),
     "run_erased": Kind(410, "The run has been erased"),
     "too_large": Kind(413, "The content is too large"),
@@ -68,6 +70,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "headers_too_large": Kind(431, "The request has too many headers"),
     "internal": Kind(500, "The server failed"),
     "unsupported": Kind(501, "This server lacks a part that the request needs"),
+    "run_failed": Kind(502, "The run has failed"),
     "draining": Kind(503, "The server is shutting down"),
     "not_started": Kind(503, "The server has not been started"),
     "unavailable": Kind(503, "A part of the server does not answer"),
@@ -223,3 +226,58 @@ _OF_ERRORS: Final[Sequence[tuple[type[Exception], Callable[[Any], Problem | None
     (NotPending, lambda _: Problem("not_pending", "no such call waits for a decision")),
     (SessionClosed, lambda _: Problem("session_closed", "start another session")),
 )
+
+
+# -- the shape of OpenAI's API, whose clients read `error`, and retry by the status ----------------
+
+_OPENAI_CODES: Final = {
+    "unauthenticated": "invalid_api_key",
+    "agent_not_found": "model_not_found",
+    "rate_limited": "rate_limit_exceeded",
+}
+_OPENAI_TYPES: Final = {
+    401: "authentication_error",
+    403: "permission_error",
+    429: "rate_limit_error",
+}
+_FINAL: Final = frozenset({"run_failed", "run_cancelled", "run_open"})
+_SERVER_ERRORS: Final = 500
+
+
+class OpenAIError(BaseModel):
+    """What went wrong."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str
+
+
+class OpenAIErrorBody(BaseModel):
+    """An error, as OpenAI's API has it."""
+
+    error: OpenAIError
+
+
+def openai_error(problem: Problem) -> dict[str, Any]:
+    """Return the body that a problem is."""
+    status, code = problem.status, problem.code
+    at, detail = problem.errors[0] if problem.errors else ("", "")
+    kind = "server_error" if status >= _SERVER_ERRORS else "invalid_request_error"
+    message = problem.detail or KINDS[code].title
+    error = OpenAIError(
+        message=f"{message}: {at.strip('/') or 'the body'}: {detail}" if detail else message,
+        type=_OPENAI_TYPES.get(status, kind),
+        param=at.strip("/").replace("/", ".") or None,
+        code=_OPENAI_CODES.get(code, code),
+    )
+    return OpenAIErrorBody(error=error).model_dump()
+
+
+def openai_response(problem: Problem) -> Response:
+    """Return the answer; a run that has ended is not to be run again by a client's retries."""
+    headers = {"cache-control": "no-store", **problem.headers}
+    if problem.code in _FINAL:
+        headers["x-should-retry"] = "false"
+    body = json.dumps(openai_error(problem), ensure_ascii=True)
+    return Response(body, problem.status, headers, media_type="application/json")

@@ -15,6 +15,7 @@ from lib_server.api import (
     scores,
     sessions,
 )
+from lib_server.openai import chat, responses
 from lib_server.routing import AnyRoute
 
 ROUTES: Final[tuple[AnyRoute, ...]] = (
@@ -26,5 +27,7 @@ ROUTES: Final[tuple[AnyRoute, ...]] = (
     *scores.ROUTES,
     *sessions.ROUTES,
     *blobs.ROUTES,
+    *chat.ROUTES,
+    *responses.ROUTES,
     *health.ROUTES,
 )

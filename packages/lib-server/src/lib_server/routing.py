@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
@@ -173,6 +173,7 @@ class Route(Generic[Q, B]):
         problems: the codes of its own problems; those of every route are added.
         headers: the request headers that it reads, with a line for the documentation.
         events: the server-sent events that it may answer with, with a line for each.
+        errors: the shape of its errors: problem+json, or that of OpenAI's API.
     """
 
     method: str
@@ -188,6 +189,7 @@ class Route(Generic[Q, B]):
     problems: Sequence[str] = ()
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     events: Mapping[str, str] = field(default_factory=dict[str, str])
+    errors: Literal["problem", "openai"] = "problem"
 
 
 AnyRoute = Route[Any, Any]

@@ -30,7 +30,7 @@ from lib_server.edge.request_id import RequestId
 from lib_server.edge.size import SizeLimit
 from lib_server.limits import Limits
 from lib_server.openapi import document
-from lib_server.problems import Problem
+from lib_server.problems import Problem, openai_response
 from lib_server.routes import ROUTES
 from lib_server.routing import AnyRoute, Resource, Services
 
@@ -122,7 +122,8 @@ class Server:
             app = Console(app)
         app = SizeLimit(app, limits=self.limits)
         app = HostCheck(app, hosts=hosts, local=self.auth is None)
-        app = ProblemBoundary(app)
+        others = [route.path.partition("{")[0] for route in self.routes if route.errors == "openai"]
+        app = ProblemBoundary(app, other_paths=others, other_shape=openai_response)
         app = AccessLog(app, monotonic=self._monotonic)
         return RequestId(app, new_id=lambda: secrets.token_hex(12))
 

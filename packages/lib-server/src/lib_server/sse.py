@@ -43,7 +43,7 @@ STREAM_EVENTS: Final = {
 
 _PAGE: Final = 256
 _NEVER_BEGUN: Final = message(END, {"begun": False})
-_HEADERS: Final = [
+HEADERS: Final = [
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
@@ -85,7 +85,7 @@ class RunStream:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
-        await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+        await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
         await self.send_body(asyncio.ensure_future(_disconnected(receive)), send)
 
     async def send_body(self, gone: asyncio.Future[None], send: Send) -> None:
@@ -223,7 +223,7 @@ class TurnStream:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it, and heart-beats while the turns before it go on."""
-        await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+        await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
         gone = asyncio.ensure_future(_disconnected(receive))
         info = await self._wait(gone, send)
         if info is None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, overload
 
 from pydantic import BaseModel
 from starlette.types import ASGIApp
@@ -107,7 +108,11 @@ def _output(result: Result[Any]) -> Any:
 # -- input -----------------------------------------------------------------------------------------
 
 
-async def messages(call: Call[Any, Any], value: Input) -> str | list[Message]:
+@overload
+async def messages(call: Call[Any, Any], value: Sequence[UserMessage]) -> list[Message]: ...
+@overload
+async def messages(call: Call[Any, Any], value: Input) -> str | list[Message]: ...
+async def messages(call: Call[Any, Any], value: str | Sequence[UserMessage]) -> Any:
     """Return an input as the engine takes it, with the content of uploads.
 
     Raises:

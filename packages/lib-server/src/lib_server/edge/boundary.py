@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Collection
 from typing import Final
 
 from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lib_server.problems import Problem, problem_of
-from lib_server.routing import context_of
+from lib_server.routing import context_of, route_path
 
 _log: Final = logging.getLogger("lib_server")
 
@@ -17,9 +19,25 @@ _log: Final = logging.getLogger("lib_server")
 class ProblemBoundary:
     """The one place where errors become answers; a fault of the server is logged."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        """Wrap an application."""
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        other_paths: Collection[str] = (),
+        other_shape: Callable[[Problem], Response] = Problem.response,
+    ) -> None:
+        """Wrap an application.
+
+        Args:
+            app: what is inside.
+            other_paths: paths whose errors have another shape, with all below those that end
+                with "/".
+            other_shape: returns such an error.
+        """
         self._app = app
+        self._other_paths = frozenset(other_paths)
+        self._below = tuple(path for path in other_paths if path.endswith("/"))
+        self._other_shape = other_shape
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -39,8 +57,14 @@ class ProblemBoundary:
                 raise
             request_id = context_of(scope).request_id
             problem = _problem(error, request_id)
-            answer = problem.response(path=scope["path"], request_id=request_id)
+            if self._is_other(route_path(scope)):
+                answer = self._other_shape(problem)
+            else:
+                answer = problem.response(path=scope["path"], request_id=request_id)
             await answer(scope, receive, send)
+
+    def _is_other(self, path: str) -> bool:
+        return path in self._other_paths or path.startswith(self._below)
 
 
 def _problem(error: Exception, request_id: str) -> Problem:
