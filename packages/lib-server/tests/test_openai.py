@@ -182,7 +182,7 @@ def test_what_was_shown_of_a_reply_that_begins_anew_stays(reply: str, shown: lis
         ReplyDelta(text="One", **first),
         ReplyDelta(text=" mo", **first),
         ReplyReset(seq=2, key="llm/1", attempt=2),
-        ReplyDelta(text=reply[:3], **(first | {"attempt": 2})),
+        ReplyDelta(seq=2, key="llm/1", attempt=2, text=reply[:3], thinking=""),
         ModelReplied(text=reply, **replied),
     ]
 
