@@ -16,6 +16,7 @@ from servers import postgres
 from .postgres_kit import opened
 
 PREPARED = "SELECT name, statement FROM pg_prepared_statements"
+PREPARED_IN = "SELECT pg_backend_pid(), statement FROM pg_prepared_statements"
 
 
 @pytest.fixture
@@ -96,12 +97,19 @@ async def test_a_store_goes_on_without_statements_that_a_pooler_has_lost(
     async with opened(url, schema) as store:
         await begin(store, "run")
         await written(store, "run")
+        prepared = await in_sessions(store, PREPARED_IN)
         await in_sessions(store, loss)
         await written(store, "run", first=6, last=9)
         log = await store.read("run")
+        still = {session for session, _ in await in_sessions(store, PREPARED_IN)}
 
         assert [event.seq for event in log] == list(range(1, 10))
-        assert await in_sessions(store, PREPARED) == []
+        # A second connection, opened on a busy machine, may have lost nothing that it needs since.
+        texts = {text for _, text in prepared}
+        whole = {
+            one for one, _ in prepared if texts == {text for in_, text in prepared if in_ == one}
+        }
+        assert still.isdisjoint(whole)
 
 
 async def test_a_taken_statement_name_is_no_failure(url: str, schema: str) -> None:
