@@ -12,20 +12,38 @@ if TYPE_CHECKING:
     from lib_server.auth.jwt import JWTAuthenticator, StaticKeys
     from lib_server.auth.keys import ApiKeys
     from lib_server.auth.principal import Authenticator, FirstOf, Principal, Unauthenticated
+    from lib_server.client.client import Client
+    from lib_server.client.errors import (
+        AccessDenied,
+        ClientError,
+        InvalidRequest,
+        RequestConflict,
+        ResourceNotFound,
+        StreamReset,
+    )
+    from lib_server.client.sync import SyncClient
     from lib_server.limits import Limits
     from lib_server.server import Server
 
 __all__ = [
+    "AccessDenied",
     "ApiKeyAuthenticator",
     "ApiKeys",
     "Authenticator",
+    "Client",
+    "ClientError",
     "FirstOf",
+    "InvalidRequest",
     "JWKSKeys",
     "JWTAuthenticator",
     "Limits",
     "Principal",
+    "RequestConflict",
+    "ResourceNotFound",
     "Server",
     "StaticKeys",
+    "StreamReset",
+    "SyncClient",
     "Unauthenticated",
     "__version__",
 ]
@@ -34,16 +52,24 @@ __version__: Final = "0.1.0"
 
 if not TYPE_CHECKING:  # type checkers are to see misspelt names
     _WHERE = {
+        "AccessDenied": "lib_server.client.errors",
         "ApiKeyAuthenticator": "lib_server.auth.api_key",
         "ApiKeys": "lib_server.auth.keys",
         "Authenticator": "lib_server.auth.principal",
+        "Client": "lib_server.client.client",
+        "ClientError": "lib_server.client.errors",
         "FirstOf": "lib_server.auth.principal",
+        "InvalidRequest": "lib_server.client.errors",
         "JWKSKeys": "lib_server.auth.jwks",
         "JWTAuthenticator": "lib_server.auth.jwt",
         "Limits": "lib_server.limits",
         "Principal": "lib_server.auth.principal",
+        "RequestConflict": "lib_server.client.errors",
+        "ResourceNotFound": "lib_server.client.errors",
         "Server": "lib_server.server",
         "StaticKeys": "lib_server.auth.jwt",
+        "StreamReset": "lib_server.client.errors",
+        "SyncClient": "lib_server.client.sync",
         "Unauthenticated": "lib_server.auth.principal",
     }
 

@@ -69,7 +69,7 @@ class UploadPart(Body):
 
     digest: Digest
     media_type: Annotated[str, StringConstraints(max_length=256)] = Field(
-        "", description="that of the upload by default"
+        default="", description="that of the upload by default"
     )
 
 
@@ -78,10 +78,10 @@ class AttachmentPart(Body):
 
     type: Literal["image", "audio", "file"]
     data: Annotated[Base64Bytes, Field(strict=False)] | None = Field(
-        None, description="the content, in base64"
+        default=None, description="the content, in base64"
     )
     upload: UploadPart | None = None
-    url: str | None = Field(None, description="where the model's provider can fetch it")
+    url: str | None = Field(default=None, description="where the model's provider can fetch it")
     media_type: str = ""
     name: str = ""
 
@@ -247,6 +247,18 @@ class EventView(Answer):
     at: datetime
     user: str | None
     data: dict[str, Any]
+
+
+class DeltaView(Answer):
+    """A piece of a reply while the model writes it; the completed event replaces them all."""
+
+    key: str = Field(description="the model call")
+    epoch: int
+    attempt: int
+    text_at: int = Field(description="how many characters of the reply stand before the text")
+    text: str
+    thinking_at: int
+    thinking: str
 
 
 class EventPage(Answer):

@@ -1,0 +1,1 @@
+"""The client of a server: `Client` for asyncio, `SyncClient` for all other programs."""
