@@ -16,7 +16,7 @@ from lib._util.clock import SYSTEM_CLOCK
 from lib._util.ids import new_id
 from lib.cli.stores import StoreCommand, StoreParam, find_run, reading, writing
 from lib.cli.terminal import json_line, text_line
-from lib.cli.worker import Factory, engine_of
+from lib.cli.worker import FACTORY, engine_of
 from lib.engine.api.waiting import unknown_calls, unknown_in
 from lib.engine.core.waiting import UnknownCall
 from lib.events import EventStore, NewEvent, RunInfo
@@ -52,7 +52,7 @@ def unknown_json(call: UnknownCall) -> str:
 @click.option("--user", help="The person who found that out.")
 @click.option(
     "--app",
-    type=Factory(),
+    type=FACTORY,
     metavar="MODULE:FACTORY",
     help="Whose engine has the redactor, as for lib worker.",
 )

@@ -30,7 +30,7 @@ from lib.cli.runs import (
 from lib.cli.settle import each_unknown, settle, unknown_json, unlock
 from lib.cli.stores import FORMS, VARIABLE, StoreGroup, StoreParam, find_run, reading
 from lib.cli.terminal import json_line, text_line
-from lib.cli.worker import Factory, algorithms_of
+from lib.cli.worker import FACTORY, algorithms_of
 from lib.engine import UnknownCall, WaitingCall, pending_approvals
 from lib.engine.api.check import StoreCheck
 from lib.errors import RunNotFound
@@ -320,7 +320,7 @@ def _event_row(event: Event) -> dict[str, Any]:
 )
 @click.option(
     "--app",
-    type=Factory(),
+    type=FACTORY,
     metavar="MODULE:FACTORY",
     help="Whose engine has the algorithms of the runs, as for lib worker; with --deep.",
 )

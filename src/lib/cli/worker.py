@@ -3,78 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import inspect
 import logging
 import signal
-import sys
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
-from pathlib import Path
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, Final, cast
 
 import click
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib.cli.options import OrderedCommand
+from lib.cli.references import ObjectReference
 from lib.engine import Algorithm, Engine, Worker
 from lib.errors import StoreError
 
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 5.0
 _LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-_RULE = "name a function as module:function, such as app.agents:make_engine"
-
-
-class Factory(click.ParamType[Callable[[], Any]]):
-    """A function that makes an engine, named as `module:function`."""
-
-    name = "module:factory"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Callable[[], Any]:
-        """Import what is named."""
-        module_name, _, path = str(value).partition(":")
-        if not module_name or not path:
-            self.fail(f"{value!r} lacks a module or a function: {_RULE}", param, ctx)
-        try:
-            made: Any = _module(module_name)
-        except ModuleNotFoundError as error:
-            if not f"{module_name}.".startswith(f"{error.name}."):
-                raise  # the module exists, and one of its own imports does not
-            where = f"neither installed nor in {Path.cwd()}"
-            self.fail(f"there is no module {module_name!r}, {where}: {_RULE}", param, ctx)
-        for name in path.split("."):
-            made = getattr(made, name, None)
-        if not callable(made):
-            message = f"module {module_name!r} has no function {path!r}"
-            self.fail(f"{message}: {_RULE}", param, ctx)
-        if _needs_arguments(made):
-            message = f"{path!r} of module {module_name!r} needs arguments"
-            self.fail(f"{message}: name a function that needs none", param, ctx)
-        return made
-
-
-def _needs_arguments(made: Callable[..., Any]) -> bool:
-    with suppress(ValueError):  # some callables written in C have no signature
-        try:
-            inspect.signature(made).bind()
-        except TypeError:
-            return True
-    return False
-
-
-def _module(name: str) -> Any:
-    """Import a module that is installed, or in the working directory."""
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    return importlib.import_module(name)
+FACTORY: Final = ObjectReference("a function that makes an engine", function=True)
 
 
 @click.command(cls=OrderedCommand)
-@click.argument("factory", type=Factory(), metavar="MODULE:FACTORY")
+@click.argument("factory", type=FACTORY, metavar="MODULE:FACTORY")
 @click.option(
     "--max-runs",
     type=click.IntRange(min=1),

@@ -106,8 +106,8 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("their_agents", "'their_agents' lacks a module or a function: name a function as"),
-        (":factory", "':factory' lacks a module or a function"),
+        ("their_agents", "expected a function that makes an engine as module:name, such as"),
+        (":factory", "such as app.agents:make_engine, got ':factory'"),
         ("not_there:make", "there is no module 'not_there'"),
         ("their_agents.deeper:make", "there is no module 'their_agents.deeper'"),
         ("their_agents:make", "module 'their_agents' has no function 'make'"),

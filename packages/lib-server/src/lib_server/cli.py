@@ -3,67 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
-import inspect
 import json
 import logging
-import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, Final
 
 import click
 
+from lib.cli.references import ObjectReference
 from lib_server import __version__
 from lib_server.auth.commands import command as keys
 
 _LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-_RULE: Final = "name what is served as module:name, such as app.agents:make_engine"
-
-
-class Source(click.ParamType[Any]):
-    """An engine, an agent, several agents, or a function that makes one of them."""
-
-    name = "module:name"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Import what is named."""
-        module_name, _, path = str(value).partition(":")
-        if not module_name or not path:
-            self.fail(f"{value!r} lacks a module or a name: {_RULE}", param, ctx)
-        try:
-            found: Any = _module(module_name)
-        except ModuleNotFoundError as error:
-            if not f"{module_name}.".startswith(f"{error.name}."):
-                raise  # the module exists, and one of its own imports does not
-            where = f"neither installed nor in {Path.cwd()}"
-            self.fail(f"there is no module {module_name!r}, {where}: {_RULE}", param, ctx)
-        for name in path.split("."):
-            found = getattr(found, name, None)
-        if found is None:
-            self.fail(f"module {module_name!r} has no {path!r}: {_RULE}", param, ctx)
-        if callable(found) and _needs_arguments(found):
-            message = f"{path!r} of module {module_name!r} needs arguments"
-            self.fail(f"{message}: name a function that needs none", param, ctx)
-        return found
-
-
-def _needs_arguments(function: Callable[..., Any]) -> bool:
-    try:
-        inspect.signature(function).bind()
-    except TypeError:
-        return True
-    except ValueError:  # some callables written in C have no signature
-        return False
-    return False
-
-
-def _module(name: str) -> Any:
-    """Import a module that is installed, or in the working directory."""
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    return importlib.import_module(name)
+_SOURCE: Final = ObjectReference(
+    "an engine, an agent, several agents, or a function that makes one of them"
+)
 
 
 @click.group()
@@ -73,7 +27,7 @@ def main() -> None:
 
 
 @main.command()
-@click.argument("source", type=Source())
+@click.argument("source", type=_SOURCE)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: a free one."
