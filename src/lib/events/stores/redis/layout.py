@@ -20,6 +20,7 @@ users choose names, so only the last part of a key ever holds one.
                  hash: the small durable values; sorted set: their names
     blob:… (2), blobs:n (2)
                  sorted set: the runs that refer to a blob; set: the blobs to which a run refers
+    rate:…       when the window of a rate is free again, in microseconds; expires then
     tombstones (2)
                  hash: what is left of erased runs
 

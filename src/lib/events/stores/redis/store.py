@@ -25,6 +25,7 @@ from lib.events.codec import decode_time, encode_data
 from lib.events.event import Event, NewEvent
 from lib.events.kinds import is_signal
 from lib.events.live import CarriesDeltas, LiveChannel, RemoteLive
+from lib.events.rates import Rate, RateState, SharesRates
 from lib.events.runs import (
     Lease,
     RunInfo,
@@ -46,6 +47,7 @@ from lib.events.stores.redis.operations import (
     RunCache,
     Stored,
 )
+from lib.events.stores.redis.rates import take_rates
 from lib.events.stores.redis.reader import Reader
 from lib.events.stores.redis.server import Server, inspect, rewrite
 from lib.events.stores.redis.writes import COMMIT
@@ -92,7 +94,7 @@ class _Opened:
     lanes: Sequence[Lane]
 
 
-class RedisEventStore(CarriesDeltas, CountsErasures, AsyncStore):
+class RedisEventStore(CarriesDeltas, CountsErasures, SharesRates, AsyncStore):
     """Event logs on a Redis server, for the processes of many machines.
 
     Appends of a partition that wait at the same time share a script, and so a round trip. Other
@@ -445,6 +447,12 @@ class RedisEventStore(CarriesDeltas, CountsErasures, AsyncStore):
     async def blob_users(self, digest: str, *, limit: int = 1) -> list[str]:
         """Return the ids of up to `limit` runs whose logs refer to this blob."""
         return await self._check_open().reader.blob_users(digest, limit)
+
+    async def take_rates(self, wanted: Sequence[tuple[str, Rate]]) -> list[RateState]:
+        """Count a request of any process; see `SharesRates`."""
+        server, own = self._check_writable().server, own_time(self._clock)
+        now_us = None if own is None else int(own.timestamp() * 1_000_000)
+        return await take_rates(server, self._key, now_us, wanted)
 
     def _check_open(self) -> _Opened:
         if self._opened is None:
