@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         StreamReset,
     )
     from lib_server.client.sync import SyncClient
-    from lib_server.limits import Limits
+    from lib_server.limits import Limits, Quota, Rate
     from lib_server.server import Server
 
 __all__ = [
@@ -38,6 +38,8 @@ __all__ = [
     "JWTAuthenticator",
     "Limits",
     "Principal",
+    "Quota",
+    "Rate",
     "RequestConflict",
     "ResourceNotFound",
     "Server",
@@ -64,6 +66,8 @@ if not TYPE_CHECKING:  # type checkers are to see misspelt names
         "JWTAuthenticator": "lib_server.auth.jwt",
         "Limits": "lib_server.limits",
         "Principal": "lib_server.auth.principal",
+        "Quota": "lib_server.limits",
+        "Rate": "lib_server.limits",
         "RequestConflict": "lib_server.client.errors",
         "ResourceNotFound": "lib_server.client.errors",
         "Server": "lib_server.server",

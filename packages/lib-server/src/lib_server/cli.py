@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -60,6 +61,12 @@ def main() -> None:
     help="A reverse proxy whose X-Forwarded-For is believed; may be repeated.",
 )
 @click.option(
+    "--limits",
+    "limits_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A TOML file of limits and quotas.",
+)
+@click.option(
     "--drain-s",
     type=click.FloatRange(min=0),
     default=10.0,
@@ -82,6 +89,7 @@ def serve(
     drive: bool,
     auth: str,
     proxies: Sequence[str],
+    limits_file: Path | None,
     drain_s: float,
     log_level: str,
 ) -> None:
@@ -91,13 +99,21 @@ def serve(
     --drain-s, and leaves the others to the next process; a second one stops at once.
     """
     from lib_server.auth.api_key import ApiKeyAuthenticator  # noqa: PLC0415 - see below
+    from lib_server.limits import Limits  # noqa: PLC0415 - see below
     from lib_server.serve import make_uvicorn  # noqa: PLC0415 - the commands without it stay quick
     from lib_server.server import Server  # noqa: PLC0415 - see above
 
     logging.basicConfig(format=_LOG_FORMAT, level=log_level.upper())
     try:
         authenticator = ApiKeyAuthenticator() if auth == "keys" else None
-        server = Server(source, auth=authenticator, store=store, drive=drive, drain_s=drain_s)
+        server = Server(
+            source,
+            auth=authenticator,
+            limits=None if limits_file is None else Limits.read(limits_file),
+            store=store,
+            drive=drive,
+            drain_s=drain_s,
+        )
         running = make_uvicorn(server, host=host, port=port, proxies=proxies)
     except (TypeError, ValueError) as error:
         raise click.UsageError(str(error)) from None

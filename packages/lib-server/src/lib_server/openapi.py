@@ -15,8 +15,15 @@ from lib_server.routing import JSON, AnyRoute
 
 _PARAMETER: Final = re.compile(r"\{(\w+)(?::\w+)?\}")
 _TEMPLATE: Final = "#/components/schemas/{model}"
-_COMMON: Final = ("malformed", "foreign_origin", "foreign_host", "headers_too_large", "internal")
-_OF_STORE: Final = ("unavailable", "not_started")
+_COMMON: Final = (
+    "malformed",
+    "foreign_origin",
+    "foreign_host",
+    "headers_too_large",
+    "timeout",
+    "internal",
+)
+_OF_STORE: Final = ("unavailable", "not_started", "overloaded")
 _OF_CALLER: Final = ("unauthenticated", "forbidden", "rate_limited")
 _OF_BODY: Final = ("too_large", "unsupported_media_type", "invalid")
 

@@ -51,6 +51,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "approval_not_found": Kind(404, "There is no such approval"),
     "blob_not_found": Kind(404, "There is no such blob"),
     "method_not_allowed": Kind(405, "The resource does not have this method"),
+    "timeout": Kind(408, "The request did not arrive in time"),
     "not_pending": Kind(409, "The call does not wait for a decision"),
     "already_decided": Kind(409, "The call has been decided already"),
     "digest_mismatch": Kind(409, "The arguments are not those that were decided on"),
@@ -63,6 +64,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "unsupported_media_type": Kind(415, "The content has another type"),
     "foreign_host": Kind(421, "The server does not serve this host"),
     "invalid": Kind(422, "A field of the request is not valid"),
+    "budget_ceiling": Kind(422, "The budget is above a ceiling"),
     "idempotency_mismatch": Kind(422, "The key was used with another request"),
     "rate_limited": Kind(429, "Too many requests"),
     "stream_cap": Kind(429, "Too many streams are open"),
@@ -73,6 +75,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "run_failed": Kind(502, "The run has failed"),
     "draining": Kind(503, "The server is shutting down"),
     "not_started": Kind(503, "The server has not been started"),
+    "overloaded": Kind(503, "Too many connections are open"),
     "unavailable": Kind(503, "A part of the server does not answer"),
 }
 """Every problem that the server answers with, by its code."""

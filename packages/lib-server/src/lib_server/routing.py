@@ -20,6 +20,7 @@ from lib_server.auth.principal import Scope as Right
 from lib_server.channels import Channels
 from lib_server.limits import Limits
 from lib_server.problems import Problem, invalid
+from lib_server.quotas import Quotas
 
 Q_co = TypeVar("Q_co", covariant=True)
 B_co = TypeVar("B_co", covariant=True)
@@ -41,12 +42,14 @@ class Context:
         principal: its caller, None before the credentials are checked.
         is_allowed: checks the credentials again, for streams.
         route: the path of its route, with names for what varies; "" before it is found.
+        headers: further ones of the answer, whatever it is.
     """
 
     request_id: str
     principal: Principal | None = None
     is_allowed: Callable[[], Awaitable[bool]] | None = None
     route: str = ""
+    headers: list[tuple[bytes, bytes]] = field(default_factory=list[tuple[bytes, bytes]])
 
 
 def context_of(scope: Scope) -> Context:
@@ -74,6 +77,7 @@ class Services:
         engine: starts, reads and signals runs; entered.
         channels: bring what happens in runs to the streams.
         limits: of the server.
+        quotas: what each caller may use.
         openapi: returns the document of the server, mounted at a path.
         draining: True once the server is shutting down.
         version: of the server.
@@ -82,6 +86,7 @@ class Services:
     engine: Engine
     channels: Channels
     limits: Limits
+    quotas: Quotas
     openapi: Callable[[str], Mapping[str, Any]]
     draining: bool = False
     version: str = ""

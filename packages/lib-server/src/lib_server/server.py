@@ -16,6 +16,7 @@ from starlette.routing import Route as StarletteRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lib import Agent, Engine
+from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib.engine import Worker
 from lib.events import EventStore
 from lib_server import __version__
@@ -26,11 +27,13 @@ from lib_server.edge.access_log import AccessLog
 from lib_server.edge.authentication import Authentication
 from lib_server.edge.boundary import ProblemBoundary
 from lib_server.edge.hosts import LOOPBACK, HostCheck
+from lib_server.edge.rates import RateLimit
 from lib_server.edge.request_id import RequestId
 from lib_server.edge.size import SizeLimit
 from lib_server.limits import Limits
 from lib_server.openapi import document
 from lib_server.problems import Problem, openai_response
+from lib_server.quotas import Quotas
 from lib_server.routes import ROUTES
 from lib_server.routing import AnyRoute, Resource, Services
 
@@ -70,6 +73,7 @@ class Server:
         drive: bool = True,
         max_runs: int = 32,
         drain_s: float = 10.0,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """Put the parts together; nothing is opened before the server starts.
 
@@ -85,6 +89,7 @@ class Server:
             drive: if `source` is agents, False leaves driving their runs to workers.
             max_runs: how many runs of other processes, or of dead ones, it drives at once.
             drain_s: seconds that runs may go on when the server stops.
+            clock: for rates.
 
         Raises:
             TypeError: the source is of another type.
@@ -93,6 +98,7 @@ class Server:
         self.limits = limits or Limits()
         self.console = console
         self.routes: tuple[AnyRoute, ...] = ROUTES
+        self._quotas = Quotas(self.limits, clock=clock)
         self._source = source
         self._store = store
         self._drive = drive
@@ -117,6 +123,7 @@ class Server:
         ]
         app: ASGIApp = Router(mounted, redirect_slashes=False, default=_not_found)
         open_paths = [route.path for route in self.routes if route.right is None]
+        app = RateLimit(app, quotas=self._quotas, open_paths=open_paths)
         app = Authentication(app, authenticator=self.auth, open_paths=open_paths)
         if self.console:
             app = Console(app)
@@ -159,12 +166,14 @@ class Server:
             if isinstance(self.auth, Attached):
                 self.auth.attach(engine.store)
                 stack.push_async_callback(self.auth.aclose)
+            self._quotas.attach(engine.store)
             channels = Channels(engine, self.limits)
             stack.push_async_callback(channels.close)
             services = Services(
                 engine=engine,
                 channels=channels,
                 limits=self.limits,
+                quotas=self._quotas,
                 openapi=self.openapi,
                 version=__version__,
             )

@@ -192,6 +192,23 @@ class Engine:
         return dict(self._agents)
 
     @property
+    def algorithms(self) -> Sequence[str]:
+        """The names by which its runs go on: of algorithms and of agents, without the sessions'."""
+        return [name for name in self._algorithms if name != SESSION]
+
+    def budget_of(self, agent: str | None = None) -> Budget | None:
+        """Return the budget of runs that are started without one, None for no limit.
+
+        Args:
+            agent: the name of an agent or an algorithm; None for the first one, as in `start`.
+
+        Raises:
+            UnknownAlgorithm: the engine has none of this name.
+        """
+        spec = self._select(agent, None)[1]
+        return None if spec is None else spec.budget
+
+    @property
     def blobs(self) -> BlobStore | None:
         """The blob store, None without one."""
         return self._equipment.blobs

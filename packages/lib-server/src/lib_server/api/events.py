@@ -27,7 +27,8 @@ async def _events(call: Call[EventQuery, None]) -> ASGIApp:
     if info.status == "closed" and after == info.head:
         return no_content()
     services = call.services
-    return RunStream(
+    services.quotas.check_streams(call.principal)
+    stream = RunStream(
         call.store,
         info,
         after=after,
@@ -35,6 +36,7 @@ async def _events(call: Call[EventQuery, None]) -> ASGIApp:
         limits=services.limits,
         is_allowed=call.is_allowed,
     )
+    return services.quotas.counted(call.principal, stream)
 
 
 def _after(call: Call[EventQuery, None]) -> int:
@@ -57,7 +59,7 @@ ROUTES: list[AnyRoute] = [
         right="read",
         query=EventQuery,
         answers={200: EventPage, 204: None},
-        problems=["run_not_found"],
+        problems=["run_not_found", "stream_cap"],
         headers={"Last-Event-ID": "of a stream that is resumed: begin behind this event"},
         events=STREAM_EVENTS,
     ),

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from starlette.types import ASGIApp
 
 from lib.engine import Budget, Result
+from lib.engine.api.starting import start_id
 from lib.errors import RunNotFound
 from lib.events import RunInfo, RunQuery
 from lib.events.runs import is_held
@@ -169,18 +170,50 @@ def idempotency_key(call: Call[Any, Any], key: str | None) -> str | None:
 # -- handlers --------------------------------------------------------------------------------------
 
 
+async def check_open_runs(call: Call[Any, Any], key: str | None = None) -> None:
+    """Refuse a run above a quota, unless this key has started it already.
+
+    Raises:
+        Problem: `open_runs_cap`.
+    """
+    engine, principal = call.engine, call.principal
+    try:
+        await call.services.quotas.check_open_runs(principal, engine.store, engine.algorithms)
+    except Problem:
+        run_id = start_id(engine, key, principal.tenant)
+        if key is None or await call.store.run(run_id) is None:
+            raise
+
+
+def allowed_budget(
+    call: Call[Any, Any], agent: str | None, body: BudgetBody | None, *, field: str
+) -> Budget | None:
+    """Return the budget of a run of an agent: what the caller chooses, under all ceilings.
+
+    Raises:
+        Problem: `budget_ceiling`.
+    """
+    own = call.engine.budget_of(agent)
+    return call.services.quotas.run_budget(
+        call.principal, as_budget(body), own, pointer=f"/{field}"
+    )
+
+
 async def _start(call: Call[Empty, StartRun]) -> ASGIApp:
     call.check_not_draining()
     body, principal = call.body, call.principal
     if body.agent is not None and body.agent not in call.engine.agents:
         raise Problem("agent_not_found", "no agent has this name")
+    budget = allowed_budget(call, body.agent, body.budget, field="budget")
+    key = idempotency_key(call, body.key)
+    await check_open_runs(call, key)
     run = await call.engine.start(
         await messages(call, body.input),
         agent=body.agent,
-        idempotency_key=idempotency_key(call, body.key),
+        idempotency_key=key,
         tenant=principal.tenant,
         user=principal.user,
-        budget=as_budget(body.budget),
+        budget=budget,
         traceparent=call.request.headers.get("traceparent", ""),
         tracestate=call.request.headers.get("tracestate"),
         stream=True,
@@ -260,6 +293,8 @@ ROUTES: list[AnyRoute] = [
             "blob_not_found",
             "idempotency_mismatch",
             "run_erased",
+            "budget_ceiling",
+            "open_runs_cap",
             "draining",
         ],
         headers=IDEMPOTENCY_KEY,

@@ -11,7 +11,14 @@ from lib.engine.core.session import SESSION
 from lib.errors import RunNotFound
 from lib.events import RunInfo
 from lib.llm import message_to_json
-from lib_server.api.runs import IDEMPOTENCY_KEY, as_budget, idempotency_key, messages
+from lib_server.api.runs import (
+    IDEMPOTENCY_KEY,
+    allowed_budget,
+    as_budget,
+    check_open_runs,
+    idempotency_key,
+    messages,
+)
 from lib_server.bodies import (
     Empty,
     HistoryView,
@@ -62,7 +69,7 @@ async def _start(call: Call[Empty, StartSession]) -> ASGIApp:
         tenant=principal.tenant,
         user=principal.user,
         budget=as_budget(body.budget),
-        turn_budget=as_budget(body.turn_budget),
+        turn_budget=allowed_budget(call, body.agent, body.turn_budget, field="turn_budget"),
         idempotency_key=idempotency_key(call, body.key),
     )
     view = await _view(session, await session.run.info())
@@ -80,6 +87,11 @@ async def _get(call: Call[Empty, None]) -> ASGIApp:
 async def _send(call: Call[Empty, SendMessage]) -> ASGIApp:
     call.check_not_draining()
     session, _ = await _found(call)
+    streams = "text/event-stream" in call.request.headers.get("accept", "")
+    quotas = call.services.quotas
+    if streams:
+        quotas.check_streams(call.principal)
+    await check_open_runs(call)
     try:
         turn = await session.send(
             await messages(call, call.body.input),
@@ -91,14 +103,15 @@ async def _send(call: Call[Empty, SendMessage]) -> ASGIApp:
     services = call.services
     services.channels.hold(turn.run_id)
     turn.drop_deltas()
-    if "text/event-stream" in call.request.headers.get("accept", ""):
-        return TurnStream(
+    if streams:
+        stream = TurnStream(
             turn,
             call.store,
             channels=services.channels,
             limits=services.limits,
             is_allowed=call.is_allowed,
         )
+        return quotas.counted(call.principal, stream)
     headers = {"idempotent-replayed": "true"} if turn.repeated else None
     view = TurnView(id=turn.id, session_id=session.id, run_id=turn.run_id)
     return answer(view, 202, headers=headers)
@@ -129,7 +142,13 @@ ROUTES: list[AnyRoute] = [
         query=Empty,
         body=StartSession,
         answers={201: SessionView, 200: SessionView},
-        problems=["agent_not_found", "idempotency_mismatch", "run_erased", "draining"],
+        problems=[
+            "agent_not_found",
+            "idempotency_mismatch",
+            "run_erased",
+            "budget_ceiling",
+            "draining",
+        ],
         headers=IDEMPOTENCY_KEY,
     ),
     Route(
@@ -158,6 +177,8 @@ ROUTES: list[AnyRoute] = [
             "session_closed",
             "blob_not_found",
             "idempotency_mismatch",
+            "open_runs_cap",
+            "stream_cap",
             "draining",
         ],
         headers=IDEMPOTENCY_KEY,

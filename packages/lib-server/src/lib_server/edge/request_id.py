@@ -30,12 +30,12 @@ class RequestId:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         request_id = self._request_id(scope)
-        set_context(scope, Context(request_id=request_id))
-        header = (_HEADER, request_id.encode())
+        context = Context(request_id=request_id, headers=[(_HEADER, request_id.encode())])
+        set_context(scope, context)
 
         async def with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), header]
+                message["headers"] = [*message.get("headers", ()), *context.headers]
             await send(message)
 
         await self._app(scope, receive, with_id)

@@ -28,6 +28,9 @@ class SizeLimit:
         if len(headers) > self._limits.headers:
             detail = f"expected {self._limits.headers} headers at most, got {len(headers)}"
             raise Problem("headers_too_large", detail)
+        if sum(len(name) + len(value) for name, value in headers) > self._limits.header_bytes:
+            detail = f"expected {self._limits.header_bytes} bytes of headers at most"
+            raise Problem("headers_too_large", detail)
         blobs = route_path(scope) == "/v1/blobs"
         ceiling = self._limits.blob_bytes if blobs else self._limits.body_bytes
         declared = next((value for name, value in headers if name == b"content-length"), b"0")
