@@ -15,6 +15,7 @@ from typing import Final
 import uvicorn
 
 from lib_server.edge.hosts import is_loopback
+from lib_server.protocol import bounded_protocol
 from lib_server.server import Server
 
 _GRACE_S: Final = 5
@@ -72,7 +73,7 @@ def make_uvicorn(
         server,
         host=host,
         port=port,
-        http="httptools",
+        http=bounded_protocol(server.limits),
         ws="none",
         lifespan="on",
         log_config=None,

@@ -1,0 +1,211 @@
+"""Connections of clients that send or read too slowly, or without an end."""
+
+import asyncio
+import socket
+from asyncio import StreamReader, StreamWriter
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+import pytest
+from server_kit import echo_agent, serving
+from uvicorn.server import ServerState
+
+from lib_server import Limits, Server
+from lib_server.protocol import BoundedProtocol
+from lib_server.serve import make_uvicorn
+
+POST = b"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@asynccontextmanager
+async def connected(port: int) -> AsyncGenerator[tuple[StreamReader, StreamWriter]]:
+    """Open a connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+
+
+async def all_of(reader: StreamReader) -> bytes:
+    """Return what comes until the server closes, at the latest in minutes."""
+    async with asyncio.timeout(120):
+        return await reader.read()
+
+
+async def send_for_ever(writer: StreamWriter, content: bytes) -> None:
+    """Send until the server closes, at the latest in minutes."""
+    async with asyncio.timeout(120):
+        while True:
+            writer.write(content)
+            await writer.drain()
+            await asyncio.sleep(0)  # noqa: TID251 - lets the server read
+
+
+class Timers:
+    """A loop whose timers a test moves by hand."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop, self._now = loop, 0.0
+        self._timers: list[tuple[asyncio.TimerHandle, Callable[[], None]]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
+
+    def time(self) -> float:
+        return self._now
+
+    def call_later(self, delay: float, call: Callable[[], None]) -> asyncio.TimerHandle:
+        handle = asyncio.TimerHandle(self._now + delay, call, (), self._loop)
+        self._timers.append((handle, call))
+        return handle
+
+    def advance(self, seconds: float) -> None:
+        self._now += seconds
+        due = [timer for timer in self._timers if timer[0].when() <= self._now]
+        self._timers = [timer for timer in self._timers if timer not in due]
+        for handle, call in due:
+            if not handle.cancelled():
+                call()
+
+
+class Connection(NamedTuple):
+    """A connection in whose server time stands still: what is sent arrives at once."""
+
+    send: Callable[[bytes], None]
+    reader: StreamReader
+    timers: Timers
+
+
+@asynccontextmanager
+async def connection(limits: Limits) -> AsyncGenerator[Connection]:
+    """Connect to a server."""
+    timers = Timers(asyncio.get_running_loop())
+    async with Server(echo_agent(), limits=limits) as server:
+        config = make_uvicorn(server).config
+        config.load()
+        assert isinstance(config.http, type)
+        assert issubclass(config.http, BoundedProtocol)
+        protocol = config.http(
+            config=config, server_state=ServerState(), app_state={}, _loop=timers
+        )
+        ours, theirs = socket.socketpair()
+        await timers.connect_accepted_socket(lambda: protocol, theirs)
+        reader, writer = await asyncio.open_connection(sock=ours)
+        try:
+            yield Connection(protocol.data_received, reader, timers)
+        finally:
+            writer.close()
+
+
+@pytest.mark.parametrize(
+    ("sent", "answer"),
+    [
+        (b"", b""),
+        (b"\r\n\r\n", b"HTTP/1.1 408 "),
+        (b"GET /heal", b"HTTP/1.1 408 "),
+        (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-A: b", b"HTTP/1.1 408 "),
+        (POST + b"Content-Length: 100\r\n\r\n{", b"HTTP/1.1 408 "),
+        (POST + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n", b"HTTP/1.1 408 "),
+    ],
+)
+async def test_a_request_that_does_not_arrive_in_time_is_refused(
+    sent: bytes, answer: bytes
+) -> None:
+    async with connection(Limits(head_s=5, body_s=5)) as (send, reader, timers):
+        if sent:
+            send(sent)
+        timers.advance(4.9)
+        await asyncio.sleep(0)  # noqa: TID251 - lets the server answer, if it does
+        assert not reader.at_eof()
+        timers.advance(0.2)
+        got = await all_of(reader)
+
+    assert got.startswith(answer)
+    assert bool(got) == bool(answer)
+    if answer:
+        assert b"application/problem+json" in got
+        assert b'"code": "timeout"' in got
+
+
+@pytest.mark.parametrize(("pause_s", "answer"), [(1, b"201 "), (1.5, b"408 ")])
+async def test_a_body_may_take_long_if_it_keeps_coming(pause_s: float, answer: bytes) -> None:
+    body = b'{"input": "hi"}'
+    async with connection(Limits(body_s=2, body_bytes_s=1)) as (send, reader, timers):
+        send(POST + b"Content-Length: %d\r\n\r\n" % len(body))
+        for byte in body:
+            timers.advance(pause_s)
+            send(bytes([byte]))
+        got = await reader.readline()
+
+    assert got.startswith(b"HTTP/1.1 " + answer)
+
+
+async def test_headers_without_an_end_are_refused() -> None:
+    async with (
+        serving(Server(echo_agent(), limits=Limits(header_bytes=4096))) as up,
+        connected(up.port) as (reader, writer),
+    ):
+        writer.write(b"GET /healthz HTTP/1.1\r\nX-Long: ")
+        for _ in range(100):
+            writer.write(b"x" * 100)
+        got = await all_of(reader)
+
+    assert got.startswith(b"HTTP/1.1 431 ")
+    assert b'"code": "headers_too_large"' in got
+
+
+async def test_a_second_request_on_a_connection_must_arrive_too() -> None:
+    async with connection(Limits(head_s=5)) as (send, reader, timers):
+        send(GET + GET)
+        await reader.readuntil(b'"ok"')
+        await reader.readuntil(b'"ok"')
+        send(b"GET /healthz HT")
+        timers.advance(5)
+        rest = await all_of(reader)
+
+    assert b"HTTP/1.1 408 " in rest
+
+
+async def test_a_client_that_reads_nothing_is_cut_off() -> None:
+    """Its answers fill the buffers; then the connection is aborted, not kept for ever."""
+    async with (
+        serving(Server(echo_agent(), limits=Limits(stalled_s=0.05))) as up,
+        connected(up.port) as (_, writer),
+    ):
+        document = b"GET /v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        with pytest.raises(ConnectionError):
+            await send_for_ever(writer, document)
+
+
+async def test_the_rest_of_a_body_that_was_refused_is_not_read_for_ever() -> None:
+    async with (
+        serving(Server(echo_agent(), limits=Limits(body_bytes=100))) as up,
+        connected(up.port) as (reader, writer),
+    ):
+        writer.write(POST + b"Content-Length: 99999999999\r\n\r\n")
+        first = await reader.readline()
+        with pytest.raises(ConnectionError):
+            await send_for_ever(writer, b"x" * 1000)
+
+    assert first.startswith(b"HTTP/1.1 413 ")
+
+
+async def test_requests_on_connections_above_their_number_are_refused() -> None:
+    async with serving(Server(echo_agent(), limits=Limits(connections=3))) as up:
+        async with (
+            connected(up.port),
+            connected(up.port),
+            connected(up.port) as (reader, writer),
+        ):
+            writer.write(GET)
+            refused = await all_of(reader)
+        while (later := await up.client.get("/healthz")).status_code != 200:
+            pass  # until the server has seen that they are closed
+
+    assert refused.startswith(b"HTTP/1.1 503 ")
+    assert b"retry-after: 5" in refused
+    assert b'"code": "overloaded"' in refused
+    assert later.json()["status"] == "ok"
