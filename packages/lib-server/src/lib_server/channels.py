@@ -11,7 +11,7 @@ import asyncio
 import json
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
@@ -174,10 +174,11 @@ class Channel:
         held: the timer that keeps a channel without streams; None without one.
     """
 
-    __slots__ = ("_replies", "_shown", "held", "subscribers")
+    __slots__ = ("_on_first", "_replies", "_shown", "held", "subscribers")
 
     def __init__(self) -> None:
         """Begin without a stream."""
+        self._on_first: Callable[[], None] | None = None
         self.subscribers: set[Subscriber] = set()
         self.held: asyncio.TimerHandle | None = None
         self._shown = ShownReplies()
@@ -188,6 +189,9 @@ class Channel:
         piece = None if item is None else self._shown.take(item)[0]
         if piece is None or not (piece.delta.text or piece.delta.thinking):
             return
+        if self._on_first is not None:
+            self._on_first()
+            self._on_first = None
         reply = self._replies.get(piece.key)
         if reply is None or not (piece.text_at or piece.thinking_at):
             self._replies[piece.key] = _Reply(piece)
@@ -196,10 +200,15 @@ class Channel:
         if self.subscribers:
             self._put(_delta_frame(piece))
 
+    def call_at_first(self, call: Callable[[], None]) -> None:
+        """Call this at the first piece of a reply, unless the whole reply comes before."""
+        self._on_first = call
+
     def put_event(self, event: Event) -> None:
         """Take an event of the log."""
         frame = event_frame(event)
         if frame.key:
+            self._on_first = None
             self._shown.settle(frame.key)
             self._replies.pop(frame.key, None)
         self._put(frame)
@@ -233,15 +242,26 @@ class Channels:
 
     Attributes:
         ending: set once every stream is to end.
+        sent: how many frames all streams have sent.
     """
 
-    def __init__(self, engine: Engine, limits: Limits) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        limits: Limits,
+        *,
+        on_first_piece: Callable[[float], None] = lambda _: None,
+    ) -> None:
         """Begin without a channel.
 
         Args:
             engine: whose runs these are; entered.
             limits: of the server.
+            on_first_piece: is called with the seconds from the start of a run to the first piece
+                of its first reply.
         """
+        self.sent: int = 0
+        self._on_first_piece = on_first_piece
         self._engine = engine
         self._limits = limits
         self._channels: dict[str, Channel] = {}
@@ -290,6 +310,8 @@ class Channels:
         if channel.held is None:
             loop = asyncio.get_running_loop()
             channel.held = loop.call_later(self._limits.live_s, self._release, run_id)
+            began = loop.time()
+            channel.call_at_first(lambda: self._on_first_piece(loop.time() - began))
 
     def put(self, event: Event) -> None:
         """Take an event of the log."""

@@ -19,6 +19,7 @@ from lib_server.auth.principal import Principal
 from lib_server.auth.principal import Scope as Right
 from lib_server.channels import Channels
 from lib_server.limits import Limits
+from lib_server.metrics import Metrics
 from lib_server.problems import Problem, invalid
 from lib_server.quotas import Quotas
 
@@ -43,6 +44,8 @@ class Context:
         is_allowed: checks the credentials again, for streams.
         route: the path of its route, with names for what varies; "" before it is found.
         headers: further ones of the answer, whatever it is.
+        status: of the answer, 0 before it begins.
+        problem: the code of the problem that the answer is, "" if it is none.
     """
 
     request_id: str
@@ -50,6 +53,8 @@ class Context:
     is_allowed: Callable[[], Awaitable[bool]] | None = None
     route: str = ""
     headers: list[tuple[bytes, bytes]] = field(default_factory=list[tuple[bytes, bytes]])
+    status: int = 0
+    problem: str = ""
 
 
 def context_of(scope: Scope) -> Context:
@@ -78,6 +83,7 @@ class Services:
         channels: bring what happens in runs to the streams.
         limits: of the server.
         quotas: what each caller may use.
+        metrics: what is counted.
         openapi: returns the document of the server, mounted at a path.
         draining: True once the server is shutting down.
         version: of the server.
@@ -87,6 +93,7 @@ class Services:
     channels: Channels
     limits: Limits
     quotas: Quotas
+    metrics: Metrics
     openapi: Callable[[str], Mapping[str, Any]]
     draining: bool = False
     version: str = ""

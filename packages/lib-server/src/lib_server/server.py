@@ -18,19 +18,22 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from lib import Agent, Engine
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib.engine import Worker
+from lib.engine.core.state import RunState
 from lib.events import EventStore
 from lib_server import __version__
-from lib_server.auth.principal import Attached, Authenticator
+from lib_server.auth.principal import Attached, Authenticator, FetchesKeys
 from lib_server.channels import Channels
 from lib_server.console.serving import Console
 from lib_server.edge.access_log import AccessLog
 from lib_server.edge.authentication import Authentication
 from lib_server.edge.boundary import ProblemBoundary
 from lib_server.edge.hosts import LOOPBACK, HostCheck
+from lib_server.edge.measured import Measured
 from lib_server.edge.rates import RateLimit
 from lib_server.edge.request_id import RequestId
 from lib_server.edge.size import SizeLimit
 from lib_server.limits import Limits
+from lib_server.metrics import Metrics, Reading
 from lib_server.openapi import document
 from lib_server.problems import Problem, openai_response
 from lib_server.quotas import Quotas
@@ -98,6 +101,7 @@ class Server:
         self.limits = limits or Limits()
         self.console = console
         self.routes: tuple[AnyRoute, ...] = ROUTES
+        self._metrics = Metrics()
         self._quotas = Quotas(self.limits, clock=clock)
         self._source = source
         self._store = store
@@ -124,7 +128,12 @@ class Server:
         app: ASGIApp = Router(mounted, redirect_slashes=False, default=_not_found)
         open_paths = [route.path for route in self.routes if route.right is None]
         app = RateLimit(app, quotas=self._quotas, open_paths=open_paths)
-        app = Authentication(app, authenticator=self.auth, open_paths=open_paths)
+        app = Authentication(
+            app,
+            authenticator=self.auth,
+            open_paths=open_paths,
+            on_failure=self._metrics.authentication_failures.add,
+        )
         if self.console:
             app = Console(app)
         app = SizeLimit(app, limits=self.limits)
@@ -132,6 +141,7 @@ class Server:
         others = [route.path.partition("{")[0] for route in self.routes if route.errors == "openai"]
         app = ProblemBoundary(app, other_paths=others, other_shape=openai_response)
         app = AccessLog(app, monotonic=self._monotonic)
+        app = Measured(app, metrics=self._metrics, monotonic=self._monotonic)
         return RequestId(app, new_id=lambda: secrets.token_hex(12))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -167,13 +177,16 @@ class Server:
                 self.auth.attach(engine.store)
                 stack.push_async_callback(self.auth.aclose)
             self._quotas.attach(engine.store)
-            channels = Channels(engine, self.limits)
+            observe = self._metrics.first_piece_seconds.observe
+            channels = Channels(engine, self.limits, on_first_piece=observe)
             stack.push_async_callback(channels.close)
+            self._measure(engine, channels)
             services = Services(
                 engine=engine,
                 channels=channels,
                 limits=self.limits,
                 quotas=self._quotas,
+                metrics=self._metrics,
                 openapi=self.openapi,
                 version=__version__,
             )
@@ -181,6 +194,43 @@ class Server:
                 await stack.enter_async_context(self._working(engine))
             self._services, self._stack = services, stack.pop_all()
         return self
+
+    def _measure(self, engine: Engine, channels: Channels) -> None:
+        """Let the metrics have what happens here."""
+        metrics, quotas = self._metrics, self._quotas
+        metrics.readings = [
+            Reading(
+                "open_runs",
+                "Runs that this process drives now.",
+                "gauge",
+                lambda: {"": engine.hosting.count},
+            ),
+            Reading(
+                "open_streams", "Streams that are open.", "gauge", lambda: {"": quotas.streams}
+            ),
+            Reading(
+                "sse_events_total",
+                "Events and pieces of replies that were streamed.",
+                "counter",
+                lambda: {"": channels.sent},
+            ),
+        ]
+        if isinstance(self.auth, FetchesKeys):
+            metrics.readings.append(
+                Reading(
+                    "jwks_refresh_total",
+                    "Fetches of the keys of token issuers.",
+                    "counter",
+                    self.auth.key_fetches,
+                    label="outcome",
+                )
+            )
+
+        def ended(agent: str, state: RunState[Any]) -> None:
+            outcome = state.outcome or ""
+            metrics.run_seconds.observe(state.spend.seconds, agent, outcome)
+
+        engine.hosting.on_end = ended
 
     async def __aexit__(self, *error: object) -> None:
         await self.close()

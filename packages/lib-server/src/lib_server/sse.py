@@ -192,6 +192,7 @@ class RunStream:
             self._last = frame.seq
             self._ended = self._ended or frame.kind == k.RUN_COMPLETED
             contents.append(frame.content)
+        self._channels.sent += len(contents)
         return b"".join(contents)
 
     async def _check(self, subscriber: Subscriber) -> None:

@@ -29,6 +29,8 @@ class Hosting:
     Attributes:
         drives: whether it drives anything; False leaves that to other processes.
         closing: whether the engine is about to end, so that nothing is begun any more.
+        on_end: is called with the name of the algorithm and the last state of each run that ends
+            here; None for nothing.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Hosting:
         """
         self.drives = drives
         self.closing = False
+        self.on_end: Callable[[str, RunState[Any]], None] | None = None
         self._services = services
         self._algorithms = algorithms
         self._hub = hub
@@ -60,6 +63,11 @@ class Hosting:
     def __contains__(self, run_id: str) -> bool:
         """Return True if the run is driven here."""
         return run_id in self._runs
+
+    @property
+    def count(self) -> int:
+        """The number of runs that are driven here."""
+        return len(self._runs)
 
     def __getitem__(self, run_id: str) -> asyncio.Task[RunState[Any]]:
         """Return the task that drives the run."""
@@ -178,6 +186,8 @@ class Hosting:
         finally:
             self._forget(run_id, driver)
         self._services.states.keep(algorithm, state)
+        if state.outcome is not None and self.on_end is not None:
+            self.on_end(algorithm.name, state)
         if state.outcome is None and not self.closing:
             # A signal that came while the lease was being released found the run still driven here.
             await self._on_rest(run_id)

@@ -1,4 +1,4 @@
-"""`/healthz`, `/readyz`, `/v1/openapi.json`: for operators and tools."""
+"""`/healthz`, `/readyz`, `/metrics`, `/v1/openapi.json`: for operators and tools."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from starlette.types import ASGIApp
 
 from lib.errors import StoreError
 from lib_server.bodies import Empty, Health, OpenAPI
+from lib_server.metrics import MEDIA_TYPE
 from lib_server.problems import Problem
 from lib_server.routing import JSON, AnyRoute, Call, Route, answer
 
@@ -34,6 +35,13 @@ async def _openapi(call: Call[Empty, None]) -> ASGIApp:
     return Response(json.dumps(document), media_type=JSON)
 
 
+async def _metrics(call: Call[Empty, None]) -> ASGIApp:
+    if call.principal.tenant is not None:
+        raise Problem("forbidden", "expected credentials of no tenant: the counts are of all")
+    headers = {"cache-control": "no-store"}
+    return Response(call.services.metrics.text(), headers=headers, media_type=MEDIA_TYPE)
+
+
 ROUTES: list[AnyRoute] = [
     Route(
         method="GET",
@@ -55,6 +63,16 @@ ROUTES: list[AnyRoute] = [
         query=Empty,
         answers={200: Health},
         problems=["draining", "unavailable"],
+    ),
+    Route(
+        method="GET",
+        path="/metrics",
+        handler=_metrics,
+        summary="Counts of this process, for Prometheus",
+        tag="operations",
+        right="admin",
+        query=Empty,
+        answers={200: None},
     ),
     Route(
         method="GET",

@@ -168,6 +168,11 @@ class JWTAuthenticator:
         """Return the issuer and the audience."""
         return f"JWTAuthenticator(issuer={self._issuer!r}, audience={sorted(self._audiences)})"
 
+    def key_fetches(self) -> Mapping[str, int]:
+        """Return how many fetches of its keys there were, by their outcome."""
+        attempts: Mapping[str, int] = getattr(self._keys, "attempts", {})
+        return attempts
+
     def recognizes(self, token: str) -> bool:
         """Return True if the token has two dots, as no API key has."""
         return token.count(".") == _SEGMENTS - 1

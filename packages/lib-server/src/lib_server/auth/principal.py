@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol, runtime_checkable
@@ -109,6 +110,15 @@ class Attached(Protocol):
         ...
 
 
+@runtime_checkable
+class FetchesKeys(Protocol):
+    """An authenticator that fetches the keys of issuers."""
+
+    def key_fetches(self) -> Mapping[str, int]:
+        """Return how many fetches there were, by their outcome."""
+        ...
+
+
 class FirstOf:
     """Several authenticators, of which the first that recognizes a token's format decides.
 
@@ -136,6 +146,14 @@ class FirstOf:
             if each.recognizes(token):
                 return await each.authenticate(authorization)
         raise Unauthenticated("format")
+
+    def key_fetches(self) -> Mapping[str, int]:
+        """Return how many fetches of keys there were, by their outcome."""
+        total = Counter[str]()
+        for each in self._authenticators:
+            if isinstance(each, FetchesKeys):
+                total.update(each.key_fetches())
+        return total
 
     def attach(self, store: Marks) -> None:
         """Attach those that live with the server."""

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lib_server.routing import context_of
 
@@ -14,7 +14,7 @@ _log: Final = logging.getLogger("lib_server.access")
 
 
 class AccessLog:
-    """Logs method, route, status, seconds, request id, tenant and key id of each request.
+    """Logs method, route, status, problem, seconds, request id, tenant and key id of each request.
 
     They stand in the message, and as attributes of the record for a formatter that writes JSON.
     """
@@ -34,26 +34,20 @@ class AccessLog:
         if not _log.isEnabledFor(logging.INFO):
             await self._app(scope, receive, send)
             return
-        began, status = self._monotonic(), 0
-
-        async def noting(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
+        began = self._monotonic()
         try:
-            await self._app(scope, receive, noting)
+            await self._app(scope, receive, send)
         finally:
-            self._write(scope, status, self._monotonic() - began)
+            self._write(scope, self._monotonic() - began)
 
-    def _write(self, scope: Scope, status: int, seconds: float) -> None:
+    def _write(self, scope: Scope, seconds: float) -> None:
         context = context_of(scope)
         principal = context.principal
         facts = {
             "method": scope["method"],
             "route": context.route or "-",
-            "status": status,
+            "status": context.status,
+            "problem": context.problem or "-",
             "seconds": round(seconds, 6),
             "request_id": context.request_id,
             "tenant": (principal and principal.tenant) or "-",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final
 
 from starlette.responses import Response
@@ -27,7 +27,12 @@ class Authentication:
     """Checks the Authorization header, of every path that is not open."""
 
     def __init__(
-        self, app: ASGIApp, *, authenticator: Authenticator | None, open_paths: Collection[str]
+        self,
+        app: ASGIApp,
+        *,
+        authenticator: Authenticator | None,
+        open_paths: Collection[str],
+        on_failure: Callable[[str], None],
     ) -> None:
         """Wrap an application.
 
@@ -35,11 +40,13 @@ class Authentication:
             app: what is inside.
             authenticator: finds principals; None lets every caller do everything.
             open_paths: paths that need no credentials.
+            on_failure: is called with the reason of each refusal, one of few fixed words.
         """
         self._app = app
         self._authenticator = authenticator
         self._open = frozenset(open_paths)
         self._failures = FailureLimit()
+        self._on_failure = on_failure
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -74,14 +81,19 @@ class Authentication:
         """Return the caller, unless its address has sent too many credentials that are refused."""
         wait_s = self._failures.retry_after_s(address, header)
         if wait_s is not None:
+            self._on_failure("address")
             detail = "too many credentials from this address were refused"
             raise Problem("rate_limited", detail, retry_after_s=wait_s)
         try:
-            principal = await _principal(authenticator, header)
-        except Problem as problem:
-            if problem.code == "unauthenticated":
-                self._failures.note_failure(address, header)
-            raise
+            principal = await authenticator.authenticate(header)
+        except Unauthenticated as error:
+            self._on_failure(error.reason)
+            self._failures.note_failure(address, header)
+            raise _unauthenticated(error) from None
+        except AuthenticationUnavailable as error:
+            self._on_failure("unavailable")
+            detail = "the credentials could not be checked"
+            raise Problem("unavailable", detail, retry_after_s=error.retry_after_s) from None
         self._failures.note_admission(header)
         return principal
 
@@ -94,15 +106,8 @@ def _authorization(scope: Scope) -> str | None:
     return str(found[0], "latin-1") if found else None
 
 
-async def _principal(authenticator: Authenticator, header: str | None) -> Principal:
-    try:
-        return await authenticator.authenticate(header)
-    except Unauthenticated as error:
-        challenge = 'Bearer realm="lib-server"'
-        if error.code == "invalid_token":
-            challenge += ', error="invalid_token"'
-        headers = {"www-authenticate": challenge}
-        raise Problem("unauthenticated", str(error), headers=headers) from None
-    except AuthenticationUnavailable as error:
-        detail = "the credentials could not be checked"
-        raise Problem("unavailable", detail, retry_after_s=error.retry_after_s) from None
+def _unauthenticated(error: Unauthenticated) -> Problem:
+    challenge = 'Bearer realm="lib-server"'
+    if error.code == "invalid_token":
+        challenge += ', error="invalid_token"'
+    return Problem("unauthenticated", str(error), headers={"www-authenticate": challenge})

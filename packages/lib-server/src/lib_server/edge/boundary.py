@@ -55,8 +55,10 @@ class ProblemBoundary:
         except Exception as error:  # the boundary of a request
             if started:
                 raise
-            request_id = context_of(scope).request_id
+            context = context_of(scope)
+            request_id = context.request_id
             problem = _problem(error, request_id)
+            context.problem = problem.code
             if self._is_other(route_path(scope)):
                 answer = self._other_shape(problem)
             else:
