@@ -225,6 +225,31 @@ async def test_the_ceilings_of_runs_hold_for_the_turns_of_sessions() -> None:
     assert events.json()["events"][0]["data"]["budget"]["tokens"] == 100
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}]}),
+        ("/v1/responses", {"input": "hi"}),
+    ],
+)
+async def test_quotas_hold_for_the_shapes_of_other_clients(path: str, body: Any) -> None:
+    quota = Quota(open_runs=1, open_streams=1, run=Budget(tokens=100))
+    server = Server(quiet_agent(name="quiet"), limits=Limits(tenant=quota), drain_s=0)
+    body = {"model": "quiet", "stream": True, **body}
+    async with serving(server) as up:
+        async with up.client.stream("POST", path, json=body) as first:
+            run = (await up.client.get("/v1/runs")).json()["runs"][0]
+            stream = await up.client.post(path, json=body)
+            whole = await up.client.post(path, json=body | {"stream": False})
+        events = (await up.client.get(f"/v1/runs/{run['id']}/events?limit=1")).json()["events"]
+
+    assert first.status_code == 200
+    assert events[0]["data"]["budget"] == {"tokens": 100}
+    assert (stream.status_code, stream.json()["error"]["code"]) == (429, "stream_cap")
+    assert (whole.status_code, whole.json()["error"]["code"]) == (429, "open_runs_cap")
+    assert whole.headers["retry-after"] == "5"
+
+
 async def test_headers_are_bounded_by_their_bytes() -> None:
     async with serving(Server(echo_agent(), limits=Limits(header_bytes=2000))) as up:
         fits = await up.client.get("/healthz", headers={"x-long": "x" * 1000})

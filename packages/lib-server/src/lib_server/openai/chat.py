@@ -36,6 +36,8 @@ from lib_server.routing import AnyRoute, Call, Route, answer
 
 IDEMPOTENCY_KEY: Final = {"Idempotency-Key": "makes it safe to send the request again"}
 RUN_PROBLEMS: Final = [
+    "open_runs_cap",
+    "stream_cap",
     "agent_not_found",
     "blob_not_found",
     "idempotency_mismatch",
@@ -149,7 +151,8 @@ async def _complete(call: Call[Empty, CreateChatCompletion]) -> ASGIApp:
     info = await run.info()
     headers = run_headers(run)
     if body.stream:
-        return Streamed(call, _chunks(call, run, info), headers=headers, failure=failed)
+        stream = Streamed(call, _chunks(call, run, info), headers=headers, failure=failed)
+        return call.services.quotas.counted(call.principal, stream)
     done = await answered(call, await wait(call, run))
     message = ChatAnswer(content=done.text)
     completion = ChatCompletion(

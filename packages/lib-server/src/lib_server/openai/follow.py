@@ -30,7 +30,12 @@ from lib.events import Event, RunInfo
 from lib.events import kinds as k
 from lib.events.payloads import fits
 from lib.llm import Message, reply_from_json
-from lib_server.api.runs import idempotency_key, messages
+from lib_server.api.runs import (
+    allowed_budget,
+    check_open_runs,
+    idempotency_key,
+    messages,
+)
 from lib_server.bodies import UserMessage
 from lib_server.problems import Problem, openai_error, problem_of
 from lib_server.routing import Call
@@ -78,17 +83,22 @@ async def start(
         past: of the conversation, before that.
 
     Raises:
-        Problem: `agent_not_found`, `draining`.
+        Problem: `agent_not_found`, `draining`, `open_runs_cap`, `stream_cap`.
     """
     call.check_not_draining()
     if agent not in call.engine.agents:
         raise Problem("agent_not_found", "no agent has the name that model says")
+    if stream:
+        call.services.quotas.check_streams(call.principal)
+    key = idempotency_key(call, None)
+    await check_open_runs(call, key)
     return await call.engine.start(
         [*past, *await messages(call, conversation)],
         agent=agent,
-        idempotency_key=idempotency_key(call, None),
+        idempotency_key=key,
         tenant=call.principal.tenant,
         user=call.principal.user,
+        budget=allowed_budget(call, agent, None, field="budget"),
         traceparent=call.request.headers.get("traceparent", ""),
         tracestate=call.request.headers.get("tracestate"),
         stream=stream,

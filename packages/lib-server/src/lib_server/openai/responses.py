@@ -166,7 +166,8 @@ async def _create(call: Call[Empty, CreateResponse]) -> ASGIApp:
     headers = run_headers(run)
     if body.stream:
         events = _Events(call, run, info)
-        return Streamed(call, events.all(), headers=headers, failure=events.failed)
+        stream = Streamed(call, events.all(), headers=headers, failure=events.failed)
+        return call.services.quotas.counted(call.principal, stream)
     if body.background:
         result = await run.result(wait=False)
     else:
