@@ -22,6 +22,7 @@ from lib_server.limits import Limits
 from lib_server.metrics import Metrics
 from lib_server.problems import Problem, invalid
 from lib_server.quotas import Quotas
+from lib_server.sse import Recheck
 
 Q_co = TypeVar("Q_co", covariant=True)
 B_co = TypeVar("B_co", covariant=True)
@@ -152,10 +153,11 @@ class Call(Generic[Q_co, B_co]):
         """Return a handle on the session that the path names, which need not exist."""
         return self.engine.session(self.path("session_id"), tenant=self.principal.tenant)
 
-    async def is_allowed(self) -> bool:
-        """Return True if the credentials of the request are still valid."""
-        check = context_of(self.request.scope).is_allowed
-        return check is None or await check()
+    def recheck(self) -> Recheck:
+        """Return what checks the credentials of the request again while it is answered."""
+        is_allowed = context_of(self.request.scope).is_allowed or _always
+        every_s = self.services.limits.recheck_s
+        return Recheck(is_allowed, clock=self.engine.clock, every_s=every_s)
 
     def check_not_draining(self) -> None:
         """Refuse new work while the server shuts down.
@@ -241,6 +243,10 @@ class Resource:
         )
         answer = await route.handler(call)
         await answer(scope, receive, send)
+
+
+async def _always() -> bool:
+    return True
 
 
 def check_right(principal: Principal, right: Right | None) -> None:

@@ -13,11 +13,12 @@ from typing import Any, Final
 
 from starlette.types import Message, Receive, Scope, Send
 
+from lib._util.clock import Clock
 from lib.engine import Turn
 from lib.errors import LibError, StoreError
 from lib.events import EventStore, RunInfo
 from lib.events import kinds as k
-from lib_server.channels import Channels, Frame, Subscriber, event_frame, message
+from lib_server.channels import DRAINING, Channels, Frame, Subscriber, event_frame, message
 from lib_server.limits import Limits
 
 _log = logging.getLogger("lib_server")
@@ -37,7 +38,7 @@ STREAM_EVENTS: Final = {
     RESET: "the log does not reach as far as the client has read: it is sent from its start",
     LAGGED: "the client reads too slowly: resume",
     UNAUTHORIZED: "the credentials are no longer valid",
-    "server.draining": "the server shuts down: resume, on another one",
+    DRAINING: "the server shuts down: resume, on another one",
 }
 """The events of a stream beside those of the log, whose names are the kinds of events."""
 
@@ -48,6 +49,37 @@ HEADERS: Final = [
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
 ]
+
+
+class Recheck:
+    """Checks the credentials of an open stream again and again."""
+
+    def __init__(
+        self, is_allowed: Callable[[], Awaitable[bool]], *, clock: Clock, every_s: float
+    ) -> None:
+        """Begin with credentials that have just been checked.
+
+        Args:
+            is_allowed: returns True while the credentials of the request are valid.
+            clock: for the time between checks.
+            every_s: seconds between checks.
+        """
+        self._is_allowed = is_allowed
+        self._clock = clock
+        self._every_s = every_s
+        self._due_at: float = clock.monotonic() + every_s
+
+    @property
+    def is_due(self) -> bool:
+        """True once the last check is as old as it may be."""
+        return self._clock.monotonic() >= self._due_at
+
+    async def passes(self) -> bool:
+        """Return False if a check was due and the credentials are no longer valid."""
+        if not self.is_due:
+            return True
+        self._due_at = self._clock.monotonic() + self._every_s
+        return await self._is_allowed()
 
 
 class RunStream:
@@ -61,7 +93,7 @@ class RunStream:
         after: int,
         channels: Channels,
         limits: Limits,
-        is_allowed: Callable[[], Awaitable[bool]],
+        recheck: Recheck,
     ) -> None:
         """Stream a run that exists.
 
@@ -71,15 +103,14 @@ class RunStream:
             after: the `seq` of the last event that the client has.
             channels: of the server.
             limits: of the server.
-            is_allowed: returns True while the credentials of the request are valid; called every
-                `limits.recheck_s` seconds.
+            recheck: of the credentials of the request.
         """
         self._store = store
         self._info = info
         self._last = after
         self._channels = channels
         self._limits = limits
-        self._is_allowed = is_allowed
+        self._recheck = recheck
         self._ended = info.status == "closed"
         self._replied: set[str] = set()
 
@@ -124,7 +155,7 @@ class RunStream:
             yield message(RESET, {"head": self._info.head})
             self._last = 0
         while True:
-            async for content in self._replay():
+            async for content in self._replay(subscriber):
                 yield content
             if not self._ended and subscriber.lagged:
                 subscriber.read_again()
@@ -140,40 +171,39 @@ class RunStream:
         yield self._farewell(subscriber)
 
     def _farewell(self, subscriber: Subscriber) -> bytes:
-        if self._ended:
+        if self._ended and self._last >= self._info.head:
             return message(END, {"run_id": self._info.run_id, "head": self._last})
         if subscriber.ended is None:
             return message(LAGGED, {"after": self._last})
         return message(subscriber.ended, {"after": self._last})
 
-    async def _replay(self) -> AsyncGenerator[bytes]:
-        """Yield the log behind what was sent, in pages."""
-        while events := await self._store.read(self._info.run_id, after=self._last, limit=_PAGE):
-            frames = [event_frame(event) for event in events]
-            yield self._sent(frames)
+    async def _replay(self, subscriber: Subscriber) -> AsyncGenerator[bytes]:
+        """Yield the log behind what was sent, in pages, unless the stream is to end before."""
+        while not subscriber.ended:
+            events = await self._store.read(self._info.run_id, after=self._last, limit=_PAGE)
+            if content := self._sent([event_frame(event) for event in events]):
+                yield content
             if len(events) < _PAGE:
                 return
+            await self._check(subscriber)
 
     async def _live(self, subscriber: Subscriber) -> AsyncGenerator[bytes]:
         """Yield what comes, until the run or the stream is to end."""
-        loop = asyncio.get_running_loop()
-        check_at = loop.time() + self._limits.recheck_s
+        idle_s = min(self._limits.heartbeat_s, self._limits.recheck_s)
         while not (self._ended or subscriber.lagged or subscriber.ended):
-            if not await subscriber.wait(self._limits.heartbeat_s):
+            if not await subscriber.wait(idle_s):
                 yield HEARTBEAT
             async with aclosing(self._new(subscriber)) as contents:
                 async for content in contents:
                     yield content
-            if loop.time() >= check_at:
-                check_at = loop.time() + self._limits.recheck_s
-                await self._check(subscriber)
+            await self._check(subscriber)
 
     async def _new(self, subscriber: Subscriber) -> AsyncGenerator[bytes]:
         """Yield the frames that have come, and before them what is missing."""
         frames = [each for each in subscriber.take() if not 0 < each.seq <= self._last]
         first = next((each.seq for each in frames if each.seq), 0)
         if first > self._last + 1:
-            async for content in self._replay():
+            async for content in self._replay(subscriber):
                 yield content
             frames = [each for each in frames if not 0 < each.seq <= self._last]
         if content := self._sent(frames):
@@ -196,8 +226,10 @@ class RunStream:
         return b"".join(contents)
 
     async def _check(self, subscriber: Subscriber) -> None:
-        """End the stream if its run or its credentials are gone."""
-        if not await self._is_allowed():
+        """End the stream if its run or its credentials are gone; looks when a check is due."""
+        if not self._recheck.is_due:
+            return
+        if not await self._recheck.passes():
             subscriber.end(UNAUTHORIZED)
         elif await self._store.run(self._info.run_id) is None:
             subscriber.end(ERASED)
@@ -213,48 +245,64 @@ class TurnStream:
         *,
         channels: Channels,
         limits: Limits,
-        is_allowed: Callable[[], Awaitable[bool]],
+        recheck: Recheck,
     ) -> None:
         """Stream a turn; see `RunStream`."""
         self._turn = turn
         self._store = store
         self._channels = channels
         self._limits = limits
-        self._is_allowed = is_allowed
+        self._recheck = recheck
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it, and heart-beats while the turns before it go on."""
         await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
         gone = asyncio.ensure_future(_disconnected(receive))
-        info = await self._wait(gone, send)
-        if info is None:
+        try:
+            begun = await self._wait(gone, send)
+        except TimeoutError:
+            _log.info("a stream was cut: its client has read nothing for a while")
             gone.cancel()
-            await send({"type": "http.response.body", "body": _NEVER_BEGUN, "more_body": False})
+            return
+        if isinstance(begun, bytes):
+            gone.cancel()
+            await send({"type": "http.response.body", "body": begun, "more_body": False})
             return
         stream = RunStream(
             self._store,
-            info,
+            begun,
             after=0,
             channels=self._channels,
             limits=self._limits,
-            is_allowed=self._is_allowed,
+            recheck=self._recheck,
         )
         await stream.send_body(gone, send)
 
-    async def _wait(self, gone: asyncio.Future[None], send: Send) -> RunInfo | None:
-        """Return the run of the turn once it has begun, None if there is none to stream."""
+    async def _wait(self, gone: asyncio.Future[None], send: Send) -> RunInfo | bytes:
+        """Return the run of the turn once it has begun, or else the last content to send.
+
+        Raises:
+            TimeoutError: the client has read nothing for too long.
+        """
         begun = asyncio.ensure_future(self._begun())
-        waits: list[asyncio.Future[Any]] = [begun, gone]
+        ending = asyncio.ensure_future(self._channels.ending.wait())
+        waits: list[asyncio.Future[Any]] = [begun, gone, ending]
+        idle_s = min(self._limits.heartbeat_s, self._limits.recheck_s)
         try:
-            while not (begun.done() or gone.done() or self._channels.draining):
-                timeout_s = self._limits.heartbeat_s
-                await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-                await send({"type": "http.response.body", "body": HEARTBEAT, "more_body": True})
-            return begun.result() if begun.done() else None
+            while not any(each.done() for each in waits):
+                await asyncio.wait(waits, timeout=idle_s, return_when=asyncio.FIRST_COMPLETED)
+                if not await self._recheck.passes():
+                    return message(UNAUTHORIZED, {"after": 0})
+                async with asyncio.timeout(self._limits.stalled_s):
+                    await send({"type": "http.response.body", "body": HEARTBEAT, "more_body": True})
+            if begun.done():
+                return begun.result() or _NEVER_BEGUN
+            return message(DRAINING, {"after": 0}) if ending.done() else b""
         except LibError:  # the turn was cancelled, or its session was closed or erased
-            return None
+            return _NEVER_BEGUN
         finally:
             begun.cancel()
+            ending.cancel()
 
     async def _begun(self) -> RunInfo | None:
         async with aclosing(self._turn.events()) as events:

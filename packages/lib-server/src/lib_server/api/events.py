@@ -14,6 +14,7 @@ from lib_server.routing import JSON, AnyRoute, Call, Route, no_content
 from lib_server.sse import STREAM_EVENTS, RunStream
 
 _FARTHEST = 2**53
+_MOST_DIGITS = 16
 
 
 async def _events(call: Call[EventQuery, None]) -> ASGIApp:
@@ -34,7 +35,7 @@ async def _events(call: Call[EventQuery, None]) -> ASGIApp:
         after=after,
         channels=services.channels,
         limits=services.limits,
-        is_allowed=call.is_allowed,
+        recheck=call.recheck(),
     )
     return services.quotas.counted(call.principal, stream)
 
@@ -44,7 +45,8 @@ def _after(call: Call[EventQuery, None]) -> int:
     header = call.request.headers.get("last-event-id", "")
     if not header:
         return call.query.after or 0
-    if not (header.isascii() and header.isdigit()) or int(header[:20]) > _FARTHEST:
+    is_number = header.isascii() and header.isdigit() and len(header) <= _MOST_DIGITS
+    if not is_number or int(header) > _FARTHEST:
         raise Problem("malformed", "expected the id of an event as Last-Event-ID")
     return int(header)
 

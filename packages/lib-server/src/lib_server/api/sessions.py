@@ -109,7 +109,7 @@ async def _send(call: Call[Empty, SendMessage]) -> ASGIApp:
             call.store,
             channels=services.channels,
             limits=services.limits,
-            is_allowed=call.is_allowed,
+            recheck=call.recheck(),
         )
         return quotas.counted(call.principal, stream)
     headers = {"idempotent-replayed": "true"} if turn.repeated else None

@@ -345,16 +345,13 @@ class Streamed:
         await send({"type": "http.response.body", "body": content, "more_body": False})
 
     async def _send_all(self, send: Send) -> None:
-        loop, limits = asyncio.get_running_loop(), self._call.services.limits
-        check_at = loop.time() + limits.recheck_s
+        recheck, stalled_s = self._call.recheck(), self._call.services.limits.stalled_s
         async for content in self._events:
-            async with asyncio.timeout(limits.stalled_s):
+            async with asyncio.timeout(stalled_s):
                 body = content or HEARTBEAT
                 await send({"type": "http.response.body", "body": body, "more_body": True})
-            if loop.time() >= check_at:
-                check_at = loop.time() + limits.recheck_s
-                if not await self._call.is_allowed():
-                    raise Problem("unauthenticated", "the credential is no longer valid")
+            if not await recheck.passes():
+                raise Problem("unauthenticated", "the credential is no longer valid")
 
 
 def _problem(error: Exception) -> Problem:
