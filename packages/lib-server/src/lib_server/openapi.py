@@ -10,6 +10,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
+from lib_server.bodies import BlobView, RunView, SessionView, TurnView
 from lib_server.problems import KINDS, MEDIA_TYPE, OpenAIErrorBody, ProblemBody
 from lib_server.routing import JSON, AnyRoute
 
@@ -26,6 +27,13 @@ _COMMON: Final = (
 _OF_STORE: Final = ("unavailable", "not_started", "overloaded")
 _OF_CALLER: Final = ("unauthenticated", "forbidden", "rate_limited")
 _OF_BODY: Final = ("too_large", "unsupported_media_type", "invalid")
+_LEADS_TO: Final[Mapping[type[BaseModel], tuple[str, str]]] = {
+    RunView: ("run_id", "id"),
+    TurnView: ("run_id", "run_id"),
+    SessionView: ("session_id", "id"),
+    BlobView: ("digest", "digest"),
+}
+"""The parameter of paths that a field of an answer is."""
 
 _ERRORS: Final[Mapping[str, tuple[type[BaseModel], str]]] = {
     "problem": (ProblemBody, MEDIA_TYPE),
@@ -60,10 +68,11 @@ def document(routes: Sequence[AnyRoute], *, version: str, base_path: str = "") -
     """
     models = sorted(_models(routes), key=lambda key: (key[0].__name__, key[1]))
     places, schemas = models_json_schema(models, ref_template=_TEMPLATE)
+    links = _links(routes)
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         path = _PARAMETER.sub(r"{\1}", route.path)
-        paths.setdefault(path, {})[route.method.lower()] = _operation(route, places)
+        paths.setdefault(path, {})[route.method.lower()] = _operation(route, places, links)
     return {
         "openapi": "3.1.0",
         "info": {"title": "lib-server", "version": version},
@@ -87,13 +96,30 @@ def _models(routes: Iterable[AnyRoute]) -> set[_Key]:
     return found
 
 
-def _operation(route: AnyRoute, places: _Places) -> dict[str, Any]:
+def _links(routes: Iterable[AnyRoute]) -> dict[Any, dict[str, Any]]:
+    """Return the operations that an answer leads to, by its model."""
+    return {
+        model: {
+            operation_id(route): {
+                "operationId": operation_id(route),
+                "parameters": {name: f"$response.body#/{field}"},
+            }
+            for route in routes
+            if _PARAMETER.findall(route.path) == [name]
+        }
+        for model, (name, field) in _LEADS_TO.items()
+    }
+
+
+def _operation(
+    route: AnyRoute, places: _Places, links: Mapping[Any, Mapping[str, Any]]
+) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": operation_id(route),
         "summary": route.summary,
         "tags": [route.tag],
         "parameters": _parameters(route),
-        "responses": _responses(route, places),
+        "responses": _responses(route, places, links),
     }
     if route.right is not None:
         operation["security"] = [{"bearer": []}]
@@ -141,12 +167,16 @@ def _parameters(route: AnyRoute) -> list[dict[str, Any]]:
     return found
 
 
-def _responses(route: AnyRoute, places: _Places) -> dict[str, Any]:
+def _responses(
+    route: AnyRoute, places: _Places, links: Mapping[Any, Mapping[str, Any]]
+) -> dict[str, Any]:
     responses: dict[str, Any] = {}
     for status, model in sorted(route.answers.items()):
         response: dict[str, Any] = {"description": HTTPStatus(status).phrase}
         if model is not None:
             response["content"] = {JSON: {"schema": places[model, "serialization"]}}
+        if model in links:
+            response["links"] = links[model]
         if route.events and status == HTTPStatus.OK:
             response.setdefault("content", {})["text/event-stream"] = {"schema": {"type": "string"}}
         responses[str(status)] = response

@@ -1,4 +1,4 @@
-"""`/healthz`, `/readyz`, `/metrics`, `/v1/openapi.json`: for operators and tools."""
+"""`/healthz`, `/readyz`, `/metrics`, `/v1/openapi.json`, `/docs`: for operators and tools."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from starlette.types import ASGIApp
 
 from lib.errors import StoreError
 from lib_server.bodies import Empty, Health, OpenAPI
+from lib_server.docs_page import POLICY, docs_page
 from lib_server.metrics import MEDIA_TYPE
 from lib_server.problems import Problem
 from lib_server.routing import JSON, AnyRoute, Call, Route, answer
@@ -40,6 +41,18 @@ async def _metrics(call: Call[Empty, None]) -> ASGIApp:
         raise Problem("forbidden", "expected credentials of no tenant: the counts are of all")
     headers = {"cache-control": "no-store"}
     return Response(call.services.metrics.text(), headers=headers, media_type=MEDIA_TYPE)
+
+
+async def _docs(call: Call[Empty, None]) -> ASGIApp:
+    root = call.request.scope.get("root_path", "")
+    page = docs_page(call.services.openapi(root), document_url=f"{root}/v1/openapi.json")
+    headers = {
+        "cache-control": "no-store",
+        "content-security-policy": POLICY,
+        "referrer-policy": "no-referrer",
+        "x-content-type-options": "nosniff",
+    }
+    return Response(page, headers=headers, media_type="text/html")
 
 
 ROUTES: list[AnyRoute] = [
@@ -83,5 +96,15 @@ ROUTES: list[AnyRoute] = [
         right=None,
         query=Empty,
         answers={200: OpenAPI},
+    ),
+    Route(
+        method="GET",
+        path="/docs",
+        handler=_docs,
+        summary="This description for people, which loads nothing",
+        tag="operations",
+        right=None,
+        query=Empty,
+        answers={200: None},
     ),
 ]
