@@ -120,6 +120,35 @@ def serve(
     asyncio.run(running.serve())
 
 
+@main.command()
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: a free one."
+)
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(".lib/demo"),
+    show_default=True,
+    help="Where the log, the uploads and the index are kept.",
+)
+def demo(*, port: int, data: Path) -> None:
+    """Serve two agents on this machine: one answers about documents, one pays if you approve.
+
+    They need neither a key nor a model. Open the address that is printed in a browser.
+    """
+    from lib_server.demo import demo_engine  # noqa: PLC0415 - see above
+    from lib_server.serve import make_uvicorn  # noqa: PLC0415 - see above
+    from lib_server.server import Server  # noqa: PLC0415 - see above
+
+    logging.basicConfig(format=_LOG_FORMAT, level="INFO")
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"{str(data)!r} cannot be written: {error.strerror}: name another with --data"
+        raise click.ClickException(message) from error
+    asyncio.run(make_uvicorn(Server(lambda: demo_engine(data)), port=port).serve())
+
+
 main.add_command(keys)
 
 
