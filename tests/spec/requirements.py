@@ -868,16 +868,66 @@ REQUIREMENTS = (
         missing="the server package comes later",
     ),
     Requirement(
-        id="server.runs",
+        id="server.runs.start",
         source="Server package and command line",
-        says="Runs, approvals and sessions over HTTP.",
-        missing="the server package comes later",
+        says="A start is idempotent.",
+        tests=(
+            "packages/lib-server/tests/test_runs.py::test_a_request_with_an_idempotency_key_starts_one_run",
+            "packages/lib-server/tests/test_runs.py::test_a_key_names_the_run_as_the_engine_names_it",
+            "packages/lib-server/tests/resume/test_resume.py::test_each_client_sees_each_event_once_and_in_order",
+        ),
+    ),
+    Requirement(
+        id="server.runs.cancel",
+        source="Server package and command line",
+        says="A run is cancelled.",
+        tests=("packages/lib-server/tests/test_runs.py::test_a_run_is_cancelled_once",),
+    ),
+    Requirement(
+        id="server.runs.events",
+        source="Server package and command line",
+        says="A stream of events resumes by Last-Event-ID.",
+        tests=(
+            "packages/lib-server/tests/test_streams.py::test_a_stream_that_is_resumed_goes_on_behind_the_last_event",
+            "packages/lib-server/tests/test_streams.py::test_random_disconnects_lose_and_repeat_nothing",
+            "packages/lib-server/tests/resume/test_resume.py::test_each_client_sees_each_event_once_and_in_order",
+        ),
+    ),
+    Requirement(
+        id="server.approvals",
+        source="Server package and command line",
+        says="Pending calls are decided, with the scope approve.",
+        tests=(
+            "packages/lib-server/tests/test_approvals.py::test_an_approval_is_listed_and_given_once",
+            "packages/lib-server/tests/test_approvals.py::test_a_decision_needs_the_scope_and_the_tenant",
+            "packages/lib-server/tests/test_approvals.py::test_an_approval_of_a_run_that_was_cancelled_is_withdrawn",
+        ),
+    ),
+    Requirement(
+        id="server.sessions",
+        source="Server package and command line",
+        says="Sessions stream their replies.",
+        tests=(
+            "packages/lib-server/tests/test_sessions.py::test_a_session_answers_turn_by_turn_until_it_is_closed",
+            "packages/lib-server/tests/test_open_streams.py::test_a_stream_that_waits_for_its_turn_ends_when_its_key_is_revoked",
+        ),
+    ),
+    Requirement(
+        id="server.openapi",
+        source="Server package and command line",
+        says="Every route is described.",
+        tests=(
+            "packages/lib-server/tests/test_openapi.py::test_every_route_is_in_the_document_and_nothing_else",
+        ),
     ),
     Requirement(
         id="server.serve",
         source="Server package and command line",
-        says="lib-server serves a factory on loopback.",
-        missing="the server package comes later",
+        says="lib-server serves a factory on loopback, in its own loop.",
+        tests=(
+            "packages/lib-server/tests/test_serving.py::test_a_factory_is_called_in_the_loop_of_the_server",
+            "packages/lib-server/tests/test_serving.py::test_the_command_listens_on_this_machine_unless_callers_are_authenticated",
+        ),
     ),
     Requirement(
         id="cli.store",
@@ -905,10 +955,34 @@ REQUIREMENTS = (
         missing="lib.mcp comes later",
     ),
     Requirement(
-        id="auth.server",
+        id="auth.server.keys",
         source="Authentication",
-        says="Keys are hashed, tokens checked, tenants taken from the principal.",
-        missing="the server package comes later",
+        says="Keys are kept hashed and compared in constant time.",
+        tests=(
+            "packages/lib-server/tests/auth/test_api_keys.py::test_an_unknown_id_and_a_wrong_secret_cost_the_same_reads_and_answer_the_same",
+            "packages/lib-server/tests/auth/test_api_keys.py::test_no_key_is_shown_by_anything_but_its_creation",
+            "packages/lib-server/tests/auth/test_floods.py::test_apikey_030_the_authenticator_holds_no_key",
+        ),
+    ),
+    Requirement(
+        id="auth.server.tokens",
+        source="Authentication",
+        says="Tokens: algorithms and claims are checked, keys fetched rarely.",
+        tests=(
+            "packages/lib-server/tests/auth/test_jwt.py::test_each_case_of_the_corpus_has_the_outcome_that_it_states",
+            "packages/lib-server/tests/auth/test_jwt.py::test_refusals_beyond_the_corpus",
+            "packages/lib-server/tests/auth/test_jwks.py::test_invented_key_ids_make_one_request_in_a_cooldown",
+        ),
+    ),
+    Requirement(
+        id="auth.server.principal",
+        source="Authentication",
+        says="Tenant and user come from the principal; foreign is missing.",
+        tests=(
+            "packages/lib-server/tests/auth/test_requests.py::test_a_run_belongs_to_the_tenant_of_the_key_whatever_the_request_says",
+            "packages/lib-server/tests/test_edge.py::test_a_foreign_run_is_exactly_a_missing_one",
+            "packages/lib-server/tests/test_two_tenants.py::test_nothing_of_one_tenant_reaches_the_other",
+        ),
     ),
     Requirement(
         id="auth.api-keys",
