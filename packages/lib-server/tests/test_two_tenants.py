@@ -264,14 +264,13 @@ class Tenant:
     async def forge_session(self) -> None:
         ids = [*self.other.own.sessions, *self.other.own.runs]
         if named := self._picked(ids):
-            method, path, body = self._dice.choice(
-                [
-                    ("GET", "", {}),
-                    ("GET", "/messages", {}),
-                    ("POST", "/messages", {"json": {"input": "hi"}}),
-                    ("DELETE", "", {}),
-                ]
-            )
+            forgeries: list[tuple[str, str, dict[str, Any]]] = [
+                ("GET", "", {}),
+                ("GET", "/messages", {}),
+                ("POST", "/messages", {"json": {"input": "hi"}}),
+                ("DELETE", "", {}),
+            ]
+            method, path, body = self._dice.choice(forgeries)
             await self.compare(
                 named, lambda each: self.send(method, f"/v1/sessions/{each}{path}", **body)
             )

@@ -53,7 +53,8 @@ async def step(number: int) -> int:
 
 def make_engine(store: EventStore | None = None) -> Engine:
     """Return an engine over a store, or over the one that the environment names."""
-    agent = Agent(Writer(), tools=[step], name="writer")
+    model: Any = Writer()
+    agent = Agent(model, tools=[step], name="writer")
     return Engine(
         store or os.environ["RESUME_STORE"],
         agents=[agent],
