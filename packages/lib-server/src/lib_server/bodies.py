@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
@@ -9,6 +10,7 @@ from pydantic import (
     AwareDatetime,
     Base64Bytes,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     StringConstraints,
@@ -21,6 +23,25 @@ Name = Annotated[
 ]
 Key = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=r"^[\x20-\x7e]+$")]
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+_RFC_3339 = re.compile(
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII | re.IGNORECASE
+)
+
+
+def _only(pattern: re.Pattern[str], expected: str) -> BeforeValidator:
+    """Refuse a parameter of another form, which pydantic might read as well."""
+
+    def check(value: Any) -> Any:
+        if isinstance(value, str) and not pattern.fullmatch(value):
+            raise ValueError(f"expected {expected}")
+        return value
+
+    return BeforeValidator(check)
+
+
+Time = Annotated[AwareDatetime, _only(_RFC_3339, "a time such as 2026-11-23T09:00:00Z")]
+Count = Annotated[int, _only(re.compile("-?[0-9]{1,16}"), "an integer")]
+Flag = Annotated[bool, _only(re.compile("true|false"), "true or false")]
 Outcome = Literal["COMPLETED", "FAILED", "CANCELLED", "BLOCKED", "LIMITED"]
 RunState = Literal["queued", "working", "waiting", "closed"]
 
@@ -51,7 +72,7 @@ class Page(Query):
     """A page of a list."""
 
     cursor: Id | None = Field(None, description="`next_cursor` of the page before")
-    limit: int = Field(50, ge=1, le=200)
+    limit: Count = Field(50, ge=1, le=200)
 
 
 # -- input -----------------------------------------------------------------------------------------
@@ -169,8 +190,8 @@ class RunFilter(Page):
     user: Name | None = None
     order: Literal["newest", "oldest"] = "newest"
     session: Id | None = Field(None, description="only the turns of this session")
-    roots: bool = Field(default=False, description="only runs that no other run has started")
-    since: AwareDatetime | None = Field(None, description="only runs that began then or later")
+    roots: Flag = Field(default=False, description="only runs that no other run has started")
+    since: Time | None = Field(None, description="only runs that began then or later")
 
 
 class RunView(Answer):
@@ -272,8 +293,8 @@ class EventPage(Answer):
 class EventQuery(Query):
     """Which events to read."""
 
-    after: int | None = Field(None, ge=0, le=2**53, description="only events behind this `seq`")
-    limit: int = Field(256, ge=1, le=1000, description="of a page; a stream has no limit")
+    after: Count | None = Field(None, ge=0, le=2**53, description="only events behind this `seq`")
+    limit: Count = Field(256, ge=1, le=1000, description="of a page; a stream has no limit")
 
 
 class Health(Answer):
@@ -298,7 +319,7 @@ class PageOfRuns(Query):
     """A page of a list that ends with a run: all that a run has comes on one page."""
 
     cursor: Id | None = Field(None, description="`next_cursor` of the page before")
-    limit: int = Field(50, ge=1, le=200, description="at least so many, if there are")
+    limit: Count = Field(50, ge=1, le=200, description="at least so many, if there are")
 
 
 class ApprovalView(Answer):
@@ -359,7 +380,14 @@ class UnknownCallList(Answer):
 
 
 class Settle(Body):
-    """What became of a tool call."""
+    """What became of a tool call; what has not happened has no result."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "if": {"properties": {"happened": {"const": False}}},
+            "then": {"properties": {"result": {"type": "null"}}},
+        }
+    )
 
     happened: bool = Field(description="true if it had its effect")
     result: Any = Field(None, description="what it returned, if it happened")

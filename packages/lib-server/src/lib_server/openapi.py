@@ -161,9 +161,9 @@ def _parameters(route: AnyRoute) -> list[dict[str, Any]]:
     for name, each in schema.get("properties", {}).items():
         required = name in schema.get("required", ())
         found.append({"name": name, "in": "query", "required": required, "schema": each})
-    for name, line in route.headers.items():
-        schema = {"type": "string"}
-        found.append({"name": name, "in": "header", "description": line, "schema": schema})
+    for name, header in route.headers.items():
+        schema = {"type": "string", "pattern": f"^{header.pattern}$"}
+        found.append({"name": name, "in": "header", "description": header.line, "schema": schema})
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
@@ -169,6 +169,18 @@ class Call(Generic[Q_co, B_co]):
             raise Problem("draining", "send it to another server, or again", retry_after_s=1)
 
 
+class Header(NamedTuple):
+    """A request header that a route reads.
+
+    Attributes:
+        line: about it, for the documentation.
+        pattern: a regular expression for the whole of its value.
+    """
+
+    line: str
+    pattern: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route(Generic[Q, B]):
     """One method of one path.
@@ -185,7 +197,7 @@ class Route(Generic[Q, B]):
         content: True if the body is any content, which the handler reads.
         answers: the model of each status that it answers with; None for no body.
         problems: the codes of its own problems; those of every route are added.
-        headers: the request headers that it reads, with a line for the documentation.
+        headers: the request headers that it reads, by name.
         events: the server-sent events that it may answer with, with a line for each.
         errors: the shape of its errors: problem+json, or that of OpenAI's API.
     """
@@ -201,7 +213,7 @@ class Route(Generic[Q, B]):
     content: bool = False
     answers: Mapping[int, type[BaseModel] | None]
     problems: Sequence[str] = ()
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    headers: Mapping[str, Header] = field(default_factory=dict[str, Header])
     events: Mapping[str, str] = field(default_factory=dict[str, str])
     errors: Literal["problem", "openai"] = "problem"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from starlette.responses import Response
 from starlette.types import ASGIApp
@@ -10,11 +11,10 @@ from starlette.types import ASGIApp
 from lib_server.bodies import EventPage, EventQuery
 from lib_server.channels import event_json
 from lib_server.problems import Problem
-from lib_server.routing import JSON, AnyRoute, Call, Route, no_content
+from lib_server.routing import JSON, AnyRoute, Call, Header, Route, no_content
 from lib_server.sse import STREAM_EVENTS, RunStream
 
-_FARTHEST = 2**53
-_MOST_DIGITS = 16
+_PLACE = re.compile("[0-9]{0,15}")
 
 
 async def _events(call: Call[EventQuery, None]) -> ASGIApp:
@@ -43,12 +43,9 @@ async def _events(call: Call[EventQuery, None]) -> ASGIApp:
 def _after(call: Call[EventQuery, None]) -> int:
     """Return the place behind which to begin; what a client resumes by comes first."""
     header = call.request.headers.get("last-event-id", "")
-    if not header:
-        return call.query.after or 0
-    is_number = header.isascii() and header.isdigit() and len(header) <= _MOST_DIGITS
-    if not is_number or int(header) > _FARTHEST:
+    if not _PLACE.fullmatch(header):
         raise Problem("malformed", "expected the id of an event as Last-Event-ID")
-    return int(header)
+    return int(header) if header else call.query.after or 0
 
 
 ROUTES: list[AnyRoute] = [
@@ -62,7 +59,11 @@ ROUTES: list[AnyRoute] = [
         query=EventQuery,
         answers={200: EventPage, 204: None},
         problems=["run_not_found", "stream_cap"],
-        headers={"Last-Event-ID": "of a stream that is resumed: begin behind this event"},
+        headers={
+            "Last-Event-ID": Header(
+                "of a stream that is resumed: begin behind this event", _PLACE.pattern
+            )
+        },
         events=STREAM_EVENTS,
     ),
 ]

@@ -38,11 +38,13 @@ from lib_server.bodies import (
     WaitFor,
 )
 from lib_server.problems import Problem
-from lib_server.routing import AnyRoute, Call, Route, answer
+from lib_server.routing import AnyRoute, Call, Header, Route, answer
 
-IDEMPOTENCY_KEY = {"Idempotency-Key": "makes it safe to send the request again"}
-_LONGEST_KEY = 255
-_QUOTED = re.compile(r'^"(.*)"$')
+_KEY = re.compile("[!-~]([ -~]{0,253}[!-~])?")
+_QUOTED = re.compile('^"(.+)"$')
+IDEMPOTENCY_KEY = {
+    "Idempotency-Key": Header("makes it safe to send the request again", _KEY.pattern)
+}
 _ATTACHMENTS = {"image": Image, "audio": Audio, "file": File}
 
 
@@ -159,10 +161,10 @@ def idempotency_key(call: Call[Any, Any], key: str | None) -> str | None:
         return key
     if key is not None:
         raise Problem("invalid", "expected Idempotency-Key or key, got both: leave one out")
-    header = _QUOTED.sub(r"\1", header)
-    if not 0 < len(header) <= _LONGEST_KEY or not (header.isascii() and header.isprintable()):
-        detail = f"expected 1 to {_LONGEST_KEY} printable ASCII characters as Idempotency-Key"
+    if not _KEY.fullmatch(header):
+        detail = "expected 1 to 255 printable ASCII characters as Idempotency-Key"
         raise Problem("malformed", detail)
+    header = _QUOTED.sub(r"\1", header)
     sent = ["http", call.request.scope["path"], call.principal.user, header]
     return hashlib.sha256(json.dumps(sent).encode()).hexdigest()
 

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 
 from lib.engine import Result, Run
 from lib.events import RunInfo
+from lib_server.api.runs import IDEMPOTENCY_KEY
 from lib_server.bodies import Answer, Empty, Name
 from lib_server.openai.content import ChatMessage, Lenient, as_messages
 from lib_server.openai.follow import (
@@ -34,7 +35,6 @@ from lib_server.openai.follow import (
 from lib_server.problems import Problem
 from lib_server.routing import AnyRoute, Call, Route, answer
 
-IDEMPOTENCY_KEY: Final = {"Idempotency-Key": "makes it safe to send the request again"}
 RUN_PROBLEMS: Final = [
     "open_runs_cap",
     "stream_cap",

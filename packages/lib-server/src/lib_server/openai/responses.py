@@ -19,9 +19,9 @@ from starlette.types import ASGIApp
 from lib.engine import Result, Run
 from lib.events import RunInfo
 from lib.llm import Message, message_from_json
+from lib_server.api.runs import IDEMPOTENCY_KEY
 from lib_server.bodies import Answer, Empty, Id, Name
 from lib_server.openai.chat import (
-    IDEMPOTENCY_KEY,
     RUN_PROBLEMS,
     RunState,
     TextFormat,
