@@ -213,8 +213,9 @@ async def test_scores_and_uploads_count_once() -> None:
     engine = Engine("memory:", agents=[seeing], blobs=MemoryBlobStore())
     async with speaking(Server(engine)) as (client, _):
         blob = await client.upload(bytes(300_000), "image/png")
-        part = AttachmentPart(type="image", upload=UploadPart(digest=blob.digest))
-        run = await client.start([UserMessage(content=[part])])
+        uploaded = AttachmentPart(type="image", upload=UploadPart(digest=blob.digest))
+        inline = AttachmentPart(type="image", data=b"\xff\xfb", media_type="image/png")
+        run = await client.start([UserMessage(content=[uploaded, inline])])
         result = await client.result(run)
         content = await client.download(blob.digest)
         await client.score(run, "helpful", 1, key="k")
@@ -222,7 +223,7 @@ async def test_scores_and_uploads_count_once() -> None:
         await client.score(run, "polite", value=True)
         scores = await client.scores(run)
 
-    assert result.text == "300000"
+    assert result.text == "300000,2"
     assert content == bytes(300_000)
     assert [(score.name, score.value) for score in scores] == [("helpful", 1.0), ("polite", True)]
 

@@ -153,6 +153,48 @@ async def test_a_body_that_does_not_fit_starts_nothing(
     assert runs == []
 
 
+async def test_parameters_are_read_as_the_document_has_them() -> None:
+    loose = [
+        *("since=0.5", "since=2026-01-01", "since=2026-01-01T00:00:00"),
+        *("roots=yes", "roots=1", "limit=1_0", "limit=%205", "limit=5.0", "limit=%2B5"),
+    ]
+    async with serving(Server(echo_agent())) as up:
+        refused = [await up.client.get(f"/v1/runs?{query}") for query in loose]
+        query = "since=2026-01-01T00:00:00.5%2B01:00&roots=true&limit=10"
+        taken = await up.client.get(f"/v1/runs?{query}")
+
+    assert [answer.status_code for answer in refused] == [422] * len(loose)
+    assert taken.status_code == 200
+
+
+async def test_a_key_of_the_header_has_the_form_that_the_document_states() -> None:
+    body = {"input": "hi"}
+    async with serving(Server(echo_agent())) as up:
+
+        async def status(key: bytes) -> int:
+            headers = [(b"idempotency-key", key)]
+            return (await up.client.post("/v1/runs", json=body, headers=headers)).status_code
+
+        refused = [await status(key) for key in (b"", b"k" * 256, b"\xff", b"a\tb")]
+        taken = [await status(key) for key in (b"k" * 255, b'""', b"a b")]
+
+    assert refused == [400] * 4
+    assert taken == [201] * 3
+
+
+async def test_content_that_is_no_base64_is_refused() -> None:
+    async with serving(Server(echo_agent())) as up:
+
+        async def status(data: str) -> int:
+            part = {"type": "image", "data": data, "media_type": "image/png"}
+            body = {"input": [{"role": "user", "content": [part]}]}
+            return (await up.client.post("/v1/runs", json=body)).status_code
+
+        statuses = [await status(data) for data in ("aGk", "!!!!", "aG k=", "aGk=")]
+
+    assert statuses == [422, 422, 422, 201]
+
+
 async def test_agents_are_listed() -> None:
     def look_up(order: str) -> str:
         """Look an order up."""

@@ -40,6 +40,21 @@ async def test_a_session_answers_turn_by_turn_until_it_is_closed() -> None:
     assert (late.status_code, late.json()["code"]) == (409, "session_closed")
 
 
+async def test_what_no_session_can_take_is_refused() -> None:
+    async with serving(Server(echo_agent())) as up:
+        path = (await up.client.post("/v1/sessions", json={})).headers["location"]
+        from_assistant = {"input": [{"role": "assistant", "content": "hi"}]}
+        answers = [
+            await up.client.post("/v1/sessions", json={"budget": {"depth": 0}}),
+            await up.client.post(f"{path}/messages", json=from_assistant),
+            await up.client.post(f"{path}/messages", json={"input": []}),
+        ]
+        turns = (await up.client.get(path)).json()["turns"]
+
+    assert [answer.status_code for answer in answers] == [422] * 3
+    assert turns == []
+
+
 async def test_a_message_with_a_key_is_answered_once() -> None:
     async with serving(Server(echo_agent())) as up:
         path = (await up.client.post("/v1/sessions", json={})).headers["location"]

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     AwareDatetime,
-    Base64Bytes,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
+    PlainSerializer,
     StringConstraints,
+    WithJsonSchema,
     model_validator,
 )
 
@@ -94,13 +97,62 @@ class UploadPart(Body):
     )
 
 
+def _decode(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return base64.b64decode(value.encode("ascii"), validate=True)
+    except ValueError:
+        raise ValueError("expected base64") from None
+
+
+def _encode(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+_BASE_64: dict[str, Any] = {
+    "type": "string",
+    "contentEncoding": "base64",
+    "pattern": "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$",
+}
+Base64 = Annotated[
+    bytes, BeforeValidator(_decode), PlainSerializer(_encode), WithJsonSchema(_BASE_64)
+]
+_NOTHING: dict[str, Any] = {"type": "null"}
+_ONE_SOURCE: dict[str, Any] = {
+    "oneOf": [
+        {
+            "required": ["data", "media_type"],
+            "properties": {
+                "data": {"type": "string"},
+                "media_type": {"minLength": 1},
+                "upload": _NOTHING,
+                "url": _NOTHING,
+            },
+        },
+        {
+            "required": ["upload"],
+            "properties": {"upload": {"type": "object"}, "data": _NOTHING, "url": _NOTHING},
+        },
+        {
+            "required": ["url"],
+            "properties": {
+                "url": {"type": "string", "pattern": "^https://"},
+                "data": _NOTHING,
+                "upload": _NOTHING,
+            },
+        },
+    ]
+}
+
+
 class AttachmentPart(Body):
     """Content beside text, from exactly one source."""
 
+    model_config = ConfigDict(json_schema_extra=_ONE_SOURCE)
+
     type: Literal["image", "audio", "file"]
-    data: Annotated[Base64Bytes, Field(strict=False)] | None = Field(
-        default=None, description="the content, in base64"
-    )
+    data: Base64 | None = Field(default=None, description="the content, in base64")
     upload: UploadPart | None = None
     url: str | None = Field(default=None, description="where the model's provider can fetch it")
     media_type: str = ""
@@ -125,10 +177,20 @@ class UserMessage(Body):
     content: str | list[Annotated[TextPart | AttachmentPart, Field(discriminator="type")]]
 
 
-Input = (
-    Annotated[str, StringConstraints(min_length=1)]
-    | Annotated[list[UserMessage], Field(min_length=1)]
-)
+def _check_user(message: UserMessage) -> UserMessage:
+    if message.role != "user":
+        raise ValueError("expected a message of the user: the session has those of the agent")
+    return message
+
+
+TurnMessage = Annotated[
+    UserMessage,
+    AfterValidator(_check_user),
+    Field(json_schema_extra={"properties": {"role": {"const": "user"}}}),
+]
+Prompt = Annotated[str, StringConstraints(min_length=1)]
+Input = Prompt | Annotated[list[UserMessage], Field(min_length=1)]
+TurnInput = Prompt | Annotated[list[TurnMessage], Field(min_length=1)]
 
 
 class BudgetBody(Body):
@@ -140,6 +202,19 @@ class BudgetBody(Body):
     tool_calls: int | None = Field(None, ge=0)
     seconds: float | None = Field(None, ge=0)
     depth: int | None = Field(None, ge=0)
+
+
+def _check_turns(budget: BudgetBody) -> BudgetBody:
+    if budget.depth == 0:
+        raise ValueError("expected a depth of 1 or more: the turns are runs below the session")
+    return budget
+
+
+SessionBudget = Annotated[
+    BudgetBody,
+    AfterValidator(_check_turns),
+    Field(json_schema_extra={"properties": {"depth": {"minimum": 1}}}),
+]
 
 
 # -- agents ----------------------------------------------------------------------------------------
@@ -445,7 +520,7 @@ class StartSession(Body):
     key: Key | None = Field(
         None, description="names the session within the tenant: the same key gives the same one"
     )
-    budget: BudgetBody | None = Field(None, description="of all turns together")
+    budget: SessionBudget | None = Field(None, description="of all turns together")
     turn_budget: BudgetBody | None = Field(None, description="of each turn")
 
 
@@ -465,7 +540,7 @@ class SessionView(Answer):
 class SendMessage(Body):
     """A message to a session."""
 
-    input: Input
+    input: TurnInput
     key: Key | None = Field(None, description="names the turn: the same key gives the same turn")
 
 
