@@ -1,4 +1,4 @@
-"""Streams that are open when their key is revoked, or when their server stops."""
+"""Streams, and requests that wait, when their key is revoked or their server stops."""
 
 from __future__ import annotations
 
@@ -149,6 +149,21 @@ async def test_a_stream_that_waits_for_its_turn_is_ended_by_a_server_that_stops(
         await stopping
 
     assert [event.event for event in sent] == ["server.draining"]
+
+
+async def test_a_request_that_waits_for_a_result_is_answered_by_a_server_that_stops() -> None:
+    async with a_world() as world:
+        key = await world.keys.create(tenant="acme")
+        path = (await world.start(key)).replace("/events", "/result?wait_s=60")
+        tasks = world.up.running.server_state.tasks
+        before = set(tasks)
+        waiting = asyncio.create_task(world.up.client.get(path, headers=world.bearer(key)))
+        while tasks <= before:  # noqa: ASYNC110 - a request has no event
+            await asyncio.sleep(0)  # noqa: TID251 - lets the request arrive
+        await world.up.stop()
+        answer = await waiting
+
+    assert (answer.status_code, answer.json()["outcome"]) == (200, None)
 
 
 async def test_a_replay_ends_when_its_key_is_revoked() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import re
@@ -12,7 +13,7 @@ from typing import Any, overload
 from pydantic import BaseModel
 from starlette.types import ASGIApp
 
-from lib.engine import Budget, Result
+from lib.engine import Budget, Result, Run
 from lib.engine.api.starting import start_id
 from lib.errors import RunNotFound
 from lib.events import RunInfo, RunQuery
@@ -267,9 +268,22 @@ async def _result(call: Call[WaitFor, None]) -> ASGIApp:
         if agent is None
         else call.engine.run(info.run_id, tenant=tenant, agent=agent)
     )
-    wait_s = 0.0 if call.services.draining else call.query.wait_s
-    result = await (run.result(timeout_s=wait_s) if wait_s else run.result(wait=False))
+    wait_s = call.query.wait_s
+    result = await (_result_within(call, run, wait_s) if wait_s else run.result(wait=False))
     return answer(result_view(result))
+
+
+async def _result_within(call: Call[Any, Any], run: Run, wait_s: float) -> Result[Any]:
+    """Return the result of a run, or how far it has come by then or when the server stops."""
+    waiting = asyncio.ensure_future(run.result(timeout_s=wait_s))
+    ending = asyncio.ensure_future(call.services.channels.ending.wait())
+    try:
+        await asyncio.wait([waiting, ending], return_when=asyncio.FIRST_COMPLETED)
+        return waiting.result() if waiting.done() else await run.result(wait=False)
+    finally:
+        waiting.cancel()
+        ending.cancel()
+        await asyncio.wait([waiting, ending])
 
 
 async def _cancel(call: Call[Empty, CancelRun]) -> ASGIApp:
