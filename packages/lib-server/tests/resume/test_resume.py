@@ -44,7 +44,7 @@ class World:
         self.servers, self.workers = servers, workers
         self.dice = random.Random(seed)
         self.http = httpx2.AsyncClient(timeout=120)
-        self.read = 0
+        self.read = self.replies = 0
         self.left = RUNS * 2
         self._changed = asyncio.Event()
 
@@ -87,12 +87,34 @@ class World:
             await part.start()
 
 
+class Writing:
+    """A reply, as far as its pieces have come over one connection.
+
+    Attributes:
+        is_whole: False if pieces were lost, which may be: the reply in the log replaces them.
+    """
+
+    def __init__(self) -> None:
+        self._version = (0, 0)
+        self.text = ""
+        self.is_whole = True
+
+    def take(self, piece: dict[str, Any]) -> None:
+        version = (piece["epoch"], piece["attempt"])
+        assert version >= self._version, "a piece of an attempt that another one has superseded"
+        if version > self._version:
+            self._version, self.text, self.is_whole = version, "", True
+        assert piece["text_at"] >= len(self.text), "a piece came twice"
+        self.is_whole = self.is_whole and piece["text_at"] == len(self.text)
+        self.text += piece["text"]
+
+
 class Client:
     """Follows one run to its end, with many disconnects.
 
     Attributes:
         events: that it has seen, without pieces of replies.
-        replies: how far each reply came in pieces before its event, for each connection.
+        replies: how far each reply came in pieces before its event, if none of them was lost.
     """
 
     def __init__(self, world: World, run_id: str, seed: int) -> None:
@@ -118,7 +140,7 @@ class Client:
         headers = {"accept": "text/event-stream"}
         if self._last:
             headers["last-event-id"] = str(self._last)
-        writing: dict[str, tuple[tuple[int, int], str]] = {}
+        writing: dict[str, Writing] = {}
         async with self._world.http.stream("GET", url, headers=headers) as answer:
             self._ended = answer.status_code == 204
             if answer.status_code != 200:
@@ -132,7 +154,7 @@ class Client:
                 if wanted == 0 or self._ended:
                     return
 
-    def _take(self, event: Sent, writing: dict[str, tuple[tuple[int, int], str]]) -> None:
+    def _take(self, event: Sent, writing: dict[str, Writing]) -> None:
         assert event.event != "stream.reset"
         if event.id:
             self._last = int(event.id)
@@ -140,20 +162,11 @@ class Client:
         if event.event == "run.end":
             self._ended = True
         elif event.event == "reply.delta":
-            data = event.data
-            version, (before, text) = (
-                (data["epoch"], data["attempt"]),
-                writing.get(data["key"], ((0, 0), "")),
-            )
-            assert version >= before, "a piece of an attempt that another one has superseded"
-            if version > before:
-                text = ""
-            assert data["text_at"] == len(text), "a piece is missing, or came twice"
-            writing[data["key"]] = version, text + data["text"]
+            writing.setdefault(event.data["key"], Writing()).take(event.data)
         elif event.event == "lib.llm.completed":
             key = event.data["data"]["key"]
-            if key in writing:
-                self.replies.append((key, writing.pop(key)[1]))
+            if key in writing and writing[key].is_whole:
+                self.replies.append((key, writing.pop(key).text))
 
 
 @asynccontextmanager
@@ -196,6 +209,7 @@ async def follow(world: World, number: int, seed: int, turn: asyncio.Semaphore) 
         if event["kind"] == "lib.llm.completed"
     }
     for client in clients:
+        world.replies += len(client.replies)
         assert [event.data for event in client.events] == log["events"]
         assert [int(event.id) for event in client.events] == list(range(1, log["head"] + 1))
         for name, text in client.replies:
@@ -223,4 +237,5 @@ async def test_each_client_sees_each_event_once_and_in_order(kind: str, tmp_path
             listed |= {run["id"] for run in page["runs"]}
             cursor = page["next_cursor"]
 
+    assert world.replies > 0, "pieces of replies come, too"
     assert len(listed) == RUNS, "a start that is sent again starts nothing"
