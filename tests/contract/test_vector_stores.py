@@ -72,6 +72,17 @@ VECTOR_STORES = {
         shared=True,
         parts=False,
     ),
+    "sqlite beside memory": StoreKind(
+        open=lambda place, dimension, metric: SQLiteVectorStore(
+            place / "vectors.db",
+            dimension=dimension,
+            metric=metric,
+            cache_bytes=0,
+            scratch_dir=place,
+        ),
+        shared=True,
+        parts=False,
+    ),
     "sqlite in memory": StoreKind(
         open=lambda _, dimension, metric: SQLiteVectorStore(dimension=dimension, metric=metric),
         parts=False,

@@ -28,7 +28,8 @@ async def test_a_killed_upsert_leaves_all_of_the_batch_or_none(
     stored = killed_while_upserting(kind, place, moment, unmeasured)
 
     await check(kind, place, stored)
-    if kind == "sqlite":
+    assert all(path.name.startswith("place") for path in tmp_path.iterdir())
+    if kind.startswith("sqlite"):
         with closing(sqlite3.connect(place)) as connection:
             index = (
                 "INSERT INTO lib_vectors_fts(lib_vectors_fts, rank) VALUES('integrity-check', 1)"

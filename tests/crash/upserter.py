@@ -9,6 +9,7 @@ import asyncio
 import sys
 from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import lib.vector
@@ -18,6 +19,9 @@ SIZE, DIMENSION = 1_500, 16
 
 STORES: dict[str, Callable[[str], Any]] = {
     "sqlite": lambda place: lib.vector.SQLiteVectorStore(place, dimension=DIMENSION),
+    "sqlite beside memory": lambda place: lib.vector.SQLiteVectorStore(
+        place, dimension=DIMENSION, cache_bytes=0, scratch_dir=Path(place).parent
+    ),
 }
 
 
@@ -34,6 +38,7 @@ async def main(store: VectorStore) -> None:
     await store.setup()
     for number in count():
         await store.upsert(batch(number))
+        await store.query([1.0] * DIMENSION, 1)  # what was read follows the next batches
         print(number, flush=True)  # noqa: T201 - the test waits for it
 
 

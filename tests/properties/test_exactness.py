@@ -8,6 +8,7 @@ every way in each, and more rounds.
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from numpy.typing import NDArray
 from lib.vector import InMemoryVectorStore, Metric, Record, SQLiteVectorStore, VectorStore
 from lib.vector.exact.codes import Coding, fast_products
 from lib.vector.exact.partition import Partition, Snapshot
+from lib.vector.exact.scratch import Scratch
 from lib.vector.exact.search import Selection, nearest, row_lengths
+from lib.vector.exact.sketch import Basis, Query, Sketch, numpy_products
 from lib.vector.validate import MAX_LENGTH, MIN_LENGTH
 
 LONG = bool(os.environ.get("LIB_TEST_LONG"))
@@ -131,6 +134,23 @@ def codings(metric: Metric) -> dict[str, Coding]:
     }
 
 
+def partitions(
+    metric: Metric, dimension: int, folder: Path
+) -> dict[str, Callable[[], "Partition[Nothing]"]]:
+    """Return what makes empty partitions, in memory and on a disk."""
+    made: dict[str, Callable[[], Partition[Nothing]]] = {
+        way: partial(Partition, metric, dimension, Nothing(), coding)
+        for way, coding in codings(metric).items()
+    }
+    for way, least_bytes, least_rows in (
+        ("on a disk", 0, 1),
+        ("on a disk once there are many", 4 * 150 * dimension, 150),
+    ):
+        scratch = Scratch(folder=str(folder), least_bytes=least_bytes, least_rows=least_rows)
+        made[way] = partial(Partition, metric, dimension, Nothing(), scratch=scratch)
+    return made
+
+
 def by_definition(
     vectors: Matrix, ids: Sequence[str], allowed: Mask, query: Matrix, *, k: int, metric: Metric
 ) -> list[tuple[str, float]]:
@@ -177,13 +197,13 @@ def wrong(snapshot: Snapshot[Nothing], noise: Noise, query: Matrix, metric: Metr
 
 
 def queries(noise: Noise, vectors: Matrix, metric: Metric) -> Matrix:
-    """Return a row, one near to a row, one far away, one anywhere, and the centre of all."""
+    """Return a row, one near to it, one far away, one anywhere, the centre, and next to nothing."""
     first, second = (vectors[noise.integers(len(vectors))].astype(np.float64) for _ in range(2))
     away, little = normal(noise, 2, vectors.shape[1])
     middle = vectors.astype(np.float64).mean(axis=0)
     some: list[Any] = [first, second * (1 + 0.01 * little), -3 * first, away, middle]
     if metric != "cosine":
-        some.append(0 * away)
+        some += [0 * away, 2.0**-138 * away]
     return stored_as(np.array(some), metric)
 
 
@@ -205,14 +225,15 @@ def forgotten(partition: Partition[Nothing], noise: Noise) -> None:
 
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("dimension", DIMENSIONS)
-def test_no_answer_differs_from_brute_force(dimension: int, metric: Metric) -> None:
+def test_no_answer_differs_from_brute_force(dimension: int, metric: Metric, tmp_path: Path) -> None:
     failures: list[str] = []
     for number, (kind, made) in enumerate(KINDS.items()):
-        for way_number, (way, coding) in enumerate(codings(metric).items()):
+        ways = partitions(metric, dimension, tmp_path)
+        for way_number, (way, partition_made) in enumerate(ways.items()):
             if not LONG and (number + way_number + DIMENSIONS.index(dimension)) % 2:
                 continue
             noise = np.random.default_rng([number, dimension])
-            partition = Partition(metric, dimension, Nothing(), coding)
+            partition = partition_made()
             for turn in range(ROUNDS):
                 vectors = stored_as(made(noise, 200, dimension), metric)
                 written(partition, noise, vectors, 300)
@@ -228,7 +249,72 @@ def test_no_answer_differs_from_brute_force(dimension: int, metric: Metric) -> N
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_readers_find_the_rows_of_their_snapshot_while_one_writes(metric: Metric) -> None:
+@pytest.mark.parametrize("dimension", DIMENSIONS)
+def test_no_sketch_promises_less_than_its_row_is_worth(dimension: int, metric: Metric) -> None:
+    failures: list[str] = []
+    for number, (kind, made) in enumerate(KINDS.items()):
+        noise = np.random.default_rng([number, dimension])
+        vectors = stored_as(made(noise, 300, dimension), metric)
+        sketch = Sketch(Basis(metric, vectors[:150]), 150)
+        sketch.append(vectors)
+        with np.errstate(all="ignore"):
+            for target in queries(noise, vectors, metric):
+                query = Query(sketch.basis, target)
+                exact = worths_in_extended_precision(vectors, target, metric)
+                all_rows = np.arange(300)
+                promised = [
+                    sketch.coarse(query, 300),
+                    sketch.coarse_of(query, all_rows),
+                    sketch.fine_of(query, all_rows),
+                ]
+                if not (np.array(promised) >= exact).all():
+                    failures.append(kind)
+    assert not failures
+
+
+@pytest.mark.parametrize("dimension", [150, 400])
+def test_sketches_of_many_rows_promise_no_less_than_those_of_each_row(dimension: int) -> None:
+    noise = np.random.default_rng(3)
+    vectors = in_clusters(noise, 140_000, dimension).astype(np.float32)
+    sketch = Sketch(Basis("dot", vectors[:2_000]), 2_000)
+    sketch.append(vectors)
+    query, rows = Query(sketch.basis, vectors[7]), np.arange(0, len(vectors), 7)
+    exact = worths_in_extended_precision(vectors[rows], vectors[7], "dot")
+    coarse = sketch.coarse(query, len(vectors))
+
+    assert (coarse[rows] >= exact).all()
+    assert (coarse[rows] == sketch.coarse_of(query, rows)).all()
+    assert (sketch.fine_of(query, rows) >= exact).all()
+
+
+@pytest.mark.parametrize("width", [64, 1_024, 1_408])
+def test_sums_of_products_of_bytes_are_rounded_once(width: int) -> None:
+    codes = np.full((2, width), -128, np.int8)
+    codes[1] = np.random.default_rng(4).integers(-128, 128, width)
+    code = np.full((1, width), 127, np.int8)
+    code[0, ::7] = 1
+
+    exact = codes.astype(np.int64) @ code[0].astype(np.int64)
+
+    assert (numpy_products(code, codes) == exact.astype(np.float32)).all()
+
+
+def worths_in_extended_precision(vectors: Matrix, query: Matrix, metric: Metric) -> Matrix:
+    """Return the worths of rows, see `lib.vector.exact.bounds`, rounded down to 32 bits."""
+    wide, target = vectors.astype(np.longdouble), query.astype(np.longdouble)
+    if metric == "euclidean":
+        worths = -((wide - target) ** 2).sum(axis=1) / 2
+    else:
+        worths = (wide * target).sum(axis=1)
+    if metric == "cosine":
+        worths = worths / np.sqrt((wide * wide).sum(axis=1) * (target * target).sum())
+    return np.nextafter(worths.astype(np.float32), np.float32(-np.inf))
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_readers_find_the_rows_of_their_snapshot_while_one_writes(
+    metric: Metric, tmp_path: Path
+) -> None:
     def read(partition: Partition[Nothing], seed: int, vectors: Matrix) -> list[str | None]:
         noise, faults = np.random.default_rng(seed), list[str | None]()
         for _ in range(ROUNDS):
@@ -236,10 +322,10 @@ def test_readers_find_the_rows_of_their_snapshot_while_one_writes(metric: Metric
                 faults.append(wrong(partition.snapshot, noise, query, metric))
         return faults
 
-    for way, coding in codings(metric).items():
+    for way, partition_made in partitions(metric, 48, tmp_path).items():
         noise = np.random.default_rng(1)
         vectors = stored_as(100 + in_clusters(noise, 900, 48), metric)
-        partition = Partition(metric, 48, Nothing(), coding)
+        partition = partition_made()
         written(partition, noise, vectors[:300], 1_000)
         with ThreadPoolExecutor(3) as threads:
             readers = [threads.submit(read, partition, seed, vectors) for seed in range(3)]
@@ -252,20 +338,26 @@ def test_readers_find_the_rows_of_their_snapshot_while_one_writes(metric: Metric
 
 
 @pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("place", ["memory", "file"])
+@pytest.mark.parametrize("place", ["memory", "file", "disk"])
 async def test_stores_answer_as_brute_force_does(
     place: str, metric: Metric, tmp_path: Path
 ) -> None:
     """Tests the stores with as many rows as they prepare by default."""
-    dimension, size = 1_536, 900
+    dimension, size = 1_536, 2_400 if place == "disk" else 900
     for kind in KINDS if LONG else ("everywhere", "a common offset of 100 spreads", "one long row"):
         noise = np.random.default_rng(2)
         vectors = stored_as(KINDS[kind](noise, size, dimension), metric)
-        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.db"
+        path = tmp_path / f"{kind}.db"
         store: VectorStore = (
             InMemoryVectorStore(metric=metric)
             if place == "memory"
-            else SQLiteVectorStore(path, dimension=dimension, metric=metric)
+            else SQLiteVectorStore(
+                path,
+                dimension=dimension,
+                metric=metric,
+                cache_bytes=0 if place == "disk" else 1 << 30,
+                scratch_dir=tmp_path if place == "disk" else None,
+            )
         )
         async with store:
             names = [f"{row:04}" for row in range(size)]

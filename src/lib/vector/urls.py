@@ -143,7 +143,7 @@ def _server(url: SplitResult) -> Options:
 
 
 def _sqlite(url: SplitResult) -> Options:
-    return {"path": _file(url), **_query_options(url, "table")}
+    return {"path": _file(url), **_query_options(url, "table", "scratch_dir")}
 
 
 def _lancedb(url: SplitResult) -> Options:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ from numpy.typing import NDArray
 from lib.vector.exact.codes import Codes, Coding, grown
 from lib.vector.exact.search import Rows, Selection, scales
 from lib.vector.records import Metric
+
+if TYPE_CHECKING:  # loaded by stores that use it alone
+    from lib.vector.exact.scratch import Scratch, ScratchRows
 
 _DEAD_SHARE = 0.25
 _SMALLEST = 64
@@ -85,6 +88,69 @@ class Snapshot(Generic[C]):
         return selection
 
 
+class _MemoryRows:
+    """The vectors and ids of rows, in memory."""
+
+    def __init__(self, metric: Metric, dimension: int, codes: Codes) -> None:
+        self._metric: Metric = metric
+        self._vectors = np.empty((0, dimension), np.float32)
+        self._scales = np.empty(0, np.float32)
+        self._ids: list[str] = []
+        self._row_of: dict[str, int] = {}
+        self._codes = codes
+
+    @property
+    def size(self) -> int:
+        return len(self._ids)
+
+    @property
+    def nbytes(self) -> int:
+        return self._vectors[: self.size].nbytes
+
+    def newest(self, ids: Sequence[str]) -> list[int | None]:
+        return list(map(self._row_of.get, ids))
+
+    def append(
+        self, ids: Sequence[str], vectors: NDArray[np.float32], lengths: NDArray[np.float64]
+    ) -> None:
+        start, end = self.size, self.size + len(ids)
+        self._vectors[start:end] = vectors
+        self._scales[start:end] = scales(lengths, self._metric)
+        self._ids.extend(ids)
+        self._row_of.update(zip(ids, range(start, end), strict=True))
+
+    def forget(self, rows: Sequence[int]) -> None:
+        for row in rows:
+            del self._row_of[self._ids[row]]
+
+    def reserve(self, capacity: int) -> None:
+        self._vectors, self._scales = (
+            grown(self._vectors, capacity),
+            grown(self._scales, capacity),
+        )
+
+    def moved(self, kept: NDArray[np.intp]) -> _MemoryRows:
+        copy = _MemoryRows(self._metric, self._vectors.shape[1], self._codes.moved(kept))
+        copy._vectors, copy._scales = self._vectors[kept], self._scales[kept]
+        copy._ids = [self._ids[row] for row in kept.tolist()]
+        copy._row_of = {name: row for row, name in enumerate(copy._ids)}
+        return copy
+
+    def on_disk(self, scratch: Scratch) -> ScratchRows:
+        rows = scratch.rows(self._metric, self._vectors.shape[1])
+        rows.append(self._ids, self._vectors[: self.size])
+        return rows
+
+    def view(self) -> Rows:
+        size = self.size
+        return Rows(
+            ids=self._ids,
+            vectors=self._vectors[:size],
+            scales=self._scales[:size],
+            codes=self._codes,
+        )
+
+
 class Partition(Generic[C]):
     """One namespace, with one writer at a time.
 
@@ -93,7 +159,12 @@ class Partition(Generic[C]):
     """
 
     def __init__(
-        self, metric: Metric, dimension: int, contents: C, coding: Coding | None = None
+        self,
+        metric: Metric,
+        dimension: int,
+        contents: C,
+        coding: Coding | None = None,
+        scratch: Scratch | None = None,
     ) -> None:
         """Start empty.
 
@@ -102,31 +173,35 @@ class Partition(Generic[C]):
             dimension: the length of each.
             contents: what stands beside them; empty, too.
             coding: what makes searching fast; None takes what is fastest.
+            scratch: where many rows lie instead of in memory; None keeps all in memory.
         """
-        self._metric: Metric = metric
-        self._vectors = np.empty((0, dimension), np.float32)
-        self._scales = np.empty(0, np.float32)
+        codes = Codes(coding or Coding.of(metric, dimension))
+        self._rows: _MemoryRows | ScratchRows = _MemoryRows(metric, dimension, codes)
+        self._dimension, self._scratch = dimension, scratch
         self._deaths = np.empty(0, np.int64)
-        self._version = 0
-        self._ids: list[str] = []
-        self._row_of: dict[str, int] = {}
-        self._codes = Codes(coding or Coding.of(metric, dimension))
+        self._version = self._count = 0
         self.snapshot: Snapshot[C] = self._taken(contents)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that its rows take in memory."""
+        return self._rows.nbytes
 
     def row(self, name: str) -> int | None:
         """Return the living row of an id, as the latest snapshot numbers it."""
-        return self._row_of.get(name)
+        living = self._living([name])
+        return living[0] if living else None
 
     def moving(self, rows: int) -> int:
         """Return how many floats a write of so many rows may move, beside those it writes."""
-        size = len(self._ids)
-        moves = size + rows > len(self._vectors) or self.compacting(rows)
-        return size * self._vectors.shape[1] if moves else 0
+        size = self._rows.size
+        moves = size + rows > len(self._deaths) or self.compacting(rows)
+        return size * self._dimension if moves else 0
 
     def compacting(self, rows: int) -> bool:
         """Return True if a write of so many rows may move the contents, too, however large."""
-        size = len(self._ids)
-        return _too_many(size - len(self._row_of) + rows, size)
+        size = self._rows.size
+        return _too_many(size - self._count + rows, size)
 
     def upsert(
         self,
@@ -135,72 +210,80 @@ class Partition(Generic[C]):
         lengths: NDArray[np.float64],
         items: Sequence[Any],
     ) -> None:
-        """Append rows, one for each id; the row that an id had is dead from here on."""
-        start, end = len(self._ids), len(self._ids) + len(ids)
+        """Append rows, one for each id; the row that an id had is dead from here on.
+
+        Raises:
+            StoreError: they lie on a disk, which is full; the partition is of no more use.
+        """
+        start, end = self._rows.size, self._rows.size + len(ids)
         self._reserve(end)
-        self._vectors[start:end] = vectors
-        self._scales[start:end] = scales(lengths, self._metric)
+        replaced = self._living(ids)
+        if isinstance(self._rows, _MemoryRows):
+            self._rows.append(ids, vectors, lengths)
+        else:
+            self._rows.append(ids, vectors)
         self._deaths[start:end] = _ALIVE
-        self._ids.extend(ids)
         self.snapshot.contents.extend(items)
-        replaced = [row for row in map(self._row_of.get, ids) if row is not None]
-        self._row_of.update(zip(ids, range(start, end), strict=True))
+        self._count += len(ids) - len(replaced)
         self._publish(replaced)
 
     def delete(self, rows: Iterable[int]) -> None:
         """Mark living rows as dead."""
         gone = list(rows)
-        for row in gone:
-            del self._row_of[self._ids[row]]
+        if isinstance(self._rows, _MemoryRows):
+            self._rows.forget(gone)
+        self._count -= len(gone)
         self._publish(gone)
 
     def reserve(self, rows: int) -> None:
         """Make room for so many rows more, which then come in parts."""
-        self._reserve(len(self._ids) + rows)
+        self._reserve(self._rows.size + rows)
+
+    def _living(self, ids: Sequence[str]) -> list[int]:
+        """Return the living rows of those ids that have one."""
+        found = [row for row in self._rows.newest(ids) if row is not None]
+        if isinstance(self._rows, _MemoryRows):
+            return found  # it forgets the others
+        return [row for row in found if self._deaths[row] == _ALIVE]
 
     def _reserve(self, size: int) -> None:
-        if size <= len(self._vectors):
+        rows, scratch = self._rows, self._scratch
+        is_large = scratch is not None and size * self._dimension * 4 > scratch.least_bytes
+        if scratch is not None and is_large and isinstance(rows, _MemoryRows):
+            self._rows = rows.on_disk(scratch)
+        if size <= len(self._deaths):
             return
         capacity = max(_SMALLEST, 2 * size)
-        columns = self._vectors, self._scales, self._deaths
+        deaths = grown(self._deaths, capacity)
+        if isinstance(self._rows, _MemoryRows):
+            self._rows.reserve(capacity)
         # all or none: where memory ends in between, the next write finds them of one length
-        self._vectors, self._scales, self._deaths = [grown(one, capacity) for one in columns]
+        self._deaths = deaths
 
     def _publish(self, dead: list[int]) -> None:
         self._version += 1
         self._deaths[dead] = self._version
-        contents = self.snapshot.contents
+        contents, size = self.snapshot.contents, self._rows.size
         contents.bury(dead)
-        if _too_many(len(self._ids) - len(self._row_of), len(self._ids)):
+        if _too_many(size - self._count, size):
             with suppress(MemoryError):  # the next write tries again
                 contents = self._move(contents)
         self.snapshot = self._taken(contents)
 
     def _move(self, contents: C) -> C:
         """Leave the dead rows out; change nothing if memory ends meanwhile."""
-        kept = np.flatnonzero(self._deaths[: len(self._ids)] == _ALIVE)
-        ids = [self._ids[row] for row in kept.tolist()]
-        row_of = {name: row for row, name in enumerate(ids)}
-        columns = self._vectors[kept], self._scales[kept], self._deaths[kept]
-        codes, moved = self._codes.moved(kept), contents.moved(kept)
-        self._vectors, self._scales, self._deaths = columns
-        self._ids, self._row_of, self._codes = ids, row_of, codes
+        kept = np.flatnonzero(self._deaths[: self._rows.size] == _ALIVE)
+        rows, deaths, moved = self._rows.moved(kept), self._deaths[kept], contents.moved(kept)
+        self._rows, self._deaths = rows, deaths
         return moved
 
     def _taken(self, contents: C) -> Snapshot[C]:
-        size = len(self._ids)
-        rows = Rows(
-            ids=self._ids,
-            vectors=self._vectors[:size],
-            scales=self._scales[:size],
-            codes=self._codes,
-        )
         return Snapshot(
-            rows=rows,
+            rows=self._rows.view(),
             contents=contents,
-            count=len(self._row_of),
+            count=self._count,
             version=self._version,
-            deaths=self._deaths[:size],
+            deaths=self._deaths[: self._rows.size],
         )
 
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from sys import maxsize
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,12 +77,24 @@ class Rows:
         vectors: n rows of d floats, contiguous.
         scales: per row its length, or under cosine the inverse of it.
         codes: what is kept of the rows to leave some out fast; or None.
+        mapped: how they are searched where they lie on a disk; None in memory.
     """
 
     ids: Sequence[str]
     vectors: Floats
     scales: Floats
     codes: Codes | None = None
+    mapped: Mapped | None = None
+
+
+class Mapped(Protocol):
+    """Rows on a disk, see `lib.vector.exact.disk`."""
+
+    def nearest(
+        self, rows: Rows, query: Floats, k: int, among: Selection
+    ) -> list[tuple[int, float]]:
+        """Return what `nearest` does."""
+        ...
 
 
 def row_lengths(vectors: Floats) -> NDArray[np.float64]:
@@ -118,7 +132,9 @@ def nearest(
     # Workaround: within the bounds nothing overflows, yet some BLAS libraries leave flags behind
     # of which numpy warns; https://github.com/numpy/numpy/issues/28687 tells when they are gone.
     with np.errstate(all="ignore"):
-        scoring = _Scoring(rows, query, metric)
+        if rows.mapped is not None:
+            return rows.mapped.nearest(rows, query, min(k, among.count), among)
+        scoring = Scoring(rows, query, metric)
         if among.count <= max(k, at_once):
             places = among.places()
             return scoring.ranked(places, scoring.costs(places), min(k, among.count))
@@ -128,6 +144,8 @@ def nearest(
 def effort(rows: Rows, among: Selection) -> int:
     """Return about how many floats a search reads, in the time of reading them in order."""
     size, dimension = rows.vectors.shape
+    if rows.mapped is not None:
+        return maxsize  # the disk may be slow, however few are read
     if among.count <= _AT_ONCE:
         return among.count * dimension * _SCORING
     cost = size if among.positions is None else 2 * among.count
@@ -139,11 +157,18 @@ def effort(rows: Rows, among: Selection) -> int:
     return cost * dimension
 
 
-class _Scoring:
-    """The definition of scores: row by row, in 64 bits, rounded to 32."""
+class Scoring:
+    """The definition of scores: row by row, in 64 bits, rounded to 32.
+
+    Attributes:
+        rows: those that are scored by their places.
+        metric: how.
+        sign: what turns a score into a cost, of which less is better.
+    """
 
     def __init__(self, rows: Rows, query: Floats, metric: Metric) -> None:
-        self.rows = rows
+        """Score by this query."""
+        self.rows: Rows = rows
         self.metric: Metric = metric
         self.sign: float = 1.0 if metric == "euclidean" else -1.0
         self._query: Wide = query.astype(np.float64)
@@ -155,12 +180,12 @@ class _Scoring:
         """Return the scores of rows, so that lower is better."""
         vectors = self.rows.vectors
         if len(places) <= _SCORED_AT_ONCE:
-            costs = self._scores(vectors.take(places, axis=0))
+            costs = self.scores(vectors.take(places, axis=0))
         else:
             costs = np.empty(len(places), np.float32)
             for start in range(0, len(places), _SCORED_AT_ONCE):
                 part = slice(start, start + _SCORED_AT_ONCE)
-                costs[part] = self._scores(vectors.take(places[part], axis=0))
+                costs[part] = self.scores(vectors.take(places[part], axis=0))
         costs *= self.sign
         return costs
 
@@ -173,7 +198,8 @@ class _Scoring:
         ranked = sorted(zip(costs.tolist(), [ids[row] for row in rows], rows, strict=True))
         return [(row, sign * cost) for cost, _, row in ranked[:k]]
 
-    def _scores(self, vectors: Floats) -> Floats:
+    def scores(self, vectors: Floats) -> Floats:
+        """Return the scores of vectors, one by one."""
         wide = vectors.astype(np.float64)
         if self.metric == "euclidean":
             wide -= self._query
@@ -190,7 +216,7 @@ class _Scoring:
 class _Search:
     """One search with a first pass."""
 
-    def __init__(self, scoring: _Scoring, query: Floats, among: Selection) -> None:
+    def __init__(self, scoring: Scoring, query: Floats, among: Selection) -> None:
         rows = scoring.rows
         self._scoring, self._rows, self._query, self._among = scoring, rows, query, among
         self._ready: Prepared | None = None

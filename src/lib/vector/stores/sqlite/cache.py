@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from sys import getsizeof
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from lib.vector.filter import Filter
 from lib.vector.offload import copying
 from lib.vector.records import Metric
 from lib.vector.stores.sqlite.columns import FieldColumns
+
+if TYPE_CHECKING:  # loaded with the first `scratch_dir`
+    from lib.vector.exact.scratch import Scratch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,10 +151,16 @@ class CachedNamespace:
 
     used = change = round = 0
 
-    def __init__(self, metric: Metric, dimension: int, most_column_bytes: int) -> None:
+    def __init__(
+        self,
+        metric: Metric,
+        dimension: int,
+        most_column_bytes: int,
+        scratch: Scratch | None = None,
+    ) -> None:
         """Start empty."""
         contents = RowIds(array("q"), array("q"), FieldColumns(most_column_bytes))
-        self._partition = Partition(metric, dimension, contents)
+        self._partition = Partition(metric, dimension, contents, scratch=scratch)
         self._places: tuple[NDArray[np.int64], NDArray[np.intp]] | None = None
 
     @property
@@ -161,8 +170,8 @@ class CachedNamespace:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its vectors and columns."""
-        return self.snapshot.rows.vectors.nbytes + self.snapshot.contents.columns.nbytes
+        """Bytes of its vectors and columns in memory."""
+        return self._partition.nbytes + self.snapshot.contents.columns.nbytes
 
     def still_has(self, near: Near) -> bool:
         """Return True if no row that was found has been replaced or deleted since."""
@@ -232,12 +241,16 @@ class NamespaceReader:
     state: object = None
 
     def __init__(
-        self, namespace: str, cached: CachedNamespace, rids: list[int], parts: dict[int, int]
+        self,
+        namespace: str,
+        cached: CachedNamespace,
+        rids: NDArray[np.int64],
+        parts: dict[int, int],
     ) -> None:
         """Start with the first row."""
         self.namespace: str = namespace
         self.cached: CachedNamespace = cached
-        self.rids: list[int] = rids
+        self.rids: NDArray[np.int64] = rids
         self.parts: dict[int, int] = parts
 
 

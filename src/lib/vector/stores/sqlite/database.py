@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from heapq import nsmallest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,9 @@ from lib.vector.text.coherence import coherence_for
 from lib.vector.text.fusion import Fusion, depth, fused_rows
 from lib.vector.validate import Batch
 
+if TYPE_CHECKING:  # loaded with the first `scratch_dir`
+    from lib.vector.exact.scratch import Scratch
+
 _UPSERT = """
     INSERT INTO [table] (namespace, id, meta, text, vector) VALUES (?, ?, ?, ?, ?)
     ON CONFLICT (namespace, id)
@@ -66,12 +69,15 @@ _NAMESPACES = "SELECT DISTINCT namespace FROM [table]"
 class Database:
     """One table of one file, opened."""
 
-    def __init__(self, table: Table, *, cache_bytes: int) -> None:
+    def __init__(self, table: Table, *, cache_bytes: int, scratch: Scratch | None = None) -> None:
         """Open the table, made if need be.
 
         Raises:
             StoreError, DimensionMismatch, MetricMismatch: as `open_table` says.
+            StoreError: no scratch file can be made.
         """
+        if scratch is not None:
+            scratch.check()
         opened = open_table(table)
         self._table = table
         self._connection = opened.connection
@@ -85,7 +91,9 @@ class Database:
         self._by_sql = Counter[str]()  # filters that SQL has decided, by namespace
         self._rows = TableRows(opened.connection, table)
         self._packed = Packed(self._rows, is_there=opened.has_packed)
-        self._loader = Loader(self._rows, self._changes, self._packed, cache_bytes // _SHARE)
+        self._loader = Loader(
+            self._rows, self._changes, self._packed, cache_bytes // _SHARE, scratch
+        )
         self._matches = Matches(self._rows, cache_bytes // _SHARE)
         self._version: int | None = None
         self._schema: int | None = None
@@ -151,8 +159,9 @@ class Database:
             self._note(cached)
         if cached:
             items = list(zip(rids, batch.metas, strict=True))
-            cached.upsert(batch.ids, batch.vectors, batch.lengths, items)
-            self._cache.put(namespace, cached)
+            with suppress(StoreError):  # no room beside the file: the next query says so
+                cached.upsert(batch.ids, batch.vectors, batch.lengths, items)
+                self._cache.put(namespace, cached)
         self._look()
         return len(batch.ids)
 
@@ -318,8 +327,9 @@ class Database:
             self._rows.select(_DELETE, as_json([rid for rid, _ in gone]))
             self._note(cached)
         if cached and len(gone) < cached.snapshot.count:
-            cached.delete([name for _, name in gone])
-            self._cache.put(namespace, cached)
+            with suppress(StoreError):  # the same
+                cached.delete([name for _, name in gone])
+                self._cache.put(namespace, cached)
         self._look()
         return len(gone)
 
@@ -437,7 +447,8 @@ class Database:
             del self._by_sql[namespace]
             with self._transaction():
                 if self._rows.count(namespace, None) <= self._most_rows:
-                    self._namespace(namespace)
+                    with suppress(StoreError):  # then SQL goes on
+                        self._namespace(namespace)
         elif len(self._by_sql) > _COUNTED:
             self._by_sql.clear()
 
@@ -484,11 +495,18 @@ class Database:
         return cached
 
     def _followed(self, namespace: str) -> CachedNamespace | None:
-        """Return a namespace if memory holds it, with what others have written to it."""
+        """Return a namespace if memory holds it, with what others have written to it.
+
+        One that cannot follow, as where scratch files have no room, is let go: a query reads it
+        anew and says what is wrong, and writes need it no more than deleting and counting do.
+        """
         cached = self._cache.get(namespace)
         if cached is not None and cached.round != self._round:
             self._cache.drop(namespace)
-            self._loader.follow(namespace, cached)
+            try:
+                self._loader.follow(namespace, cached)
+            except StoreError:
+                return None
             cached.round = self._round
             self._cache.put(namespace, cached)
         return cached

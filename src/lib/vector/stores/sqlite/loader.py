@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from lib.vector.stores.sqlite.changes import Changes
 from lib.vector.stores.sqlite.columns import ColumnReader
 from lib.vector.stores.sqlite.packed import Packed
 from lib.vector.stores.sqlite.rows import TableRows, as_json
+
+if TYPE_CHECKING:  # loaded with the first `scratch_dir`
+    from lib.vector.exact.scratch import Scratch
 
 RIDS: Final = """
     SELECT id, rid FROM [table] WHERE namespace = ? AND id IN (SELECT value FROM json_each(?))
@@ -49,7 +52,12 @@ class Loader:
     """Reads the rows of one table into memory."""
 
     def __init__(
-        self, rows: TableRows, changes: Changes, packed: Packed, column_bytes: int
+        self,
+        rows: TableRows,
+        changes: Changes,
+        packed: Packed,
+        column_bytes: int,
+        scratch: Scratch | None = None,
     ) -> None:
         """Take what to read from.
 
@@ -58,14 +66,15 @@ class Loader:
             changes: its log.
             packed: its second copy of vectors.
             column_bytes: how much memory the columns of a namespace may take.
+            scratch: where vectors lie that memory has no room for; None keeps all in memory.
         """
         self._rows, self._changes, self._packed = rows, changes, packed
-        self._column_bytes = column_bytes
+        self._column_bytes, self._scratch = column_bytes, scratch
 
     def empty(self) -> CachedNamespace:
         """Return a namespace of which nothing was read."""
         table = self._rows.table
-        return CachedNamespace(table.metric, table.dimension, self._column_bytes)
+        return CachedNamespace(table.metric, table.dimension, self._column_bytes, self._scratch)
 
     def follow(self, namespace: str, cached: CachedNamespace) -> None:
         """Do in memory what others have done in the file."""
@@ -93,13 +102,16 @@ class Loader:
         """Return what reads the rows that there are now; changes from now on are to be followed."""
         cached.change = self._changes.last()
         ((listed,),) = self._rows.select(_ALL, namespace)
-        rids = sorted(json.loads(listed))  # the order in which the file has the rows
+        rids = np.empty(0, np.int64)
+        if listed != "[]":  # never as Python's own numbers, which take five times as much
+            rids = np.fromstring(listed[1:-1], np.int64, sep=",")
+        rids.sort()  # the order in which the file has the rows
         cached.reserve(len(rids))
         return NamespaceReader(namespace, cached, rids, self._packed.parts(namespace, rids))
 
     def read(self, reader: NamespaceReader) -> bool:
         """Read some rows; return True if more follow."""
-        some = reader.rids[reader.read : reader.read + _READ_AT_ONCE]
+        some = reader.rids[reader.read : reader.read + _READ_AT_ONCE].tolist()
         loose = self._read_parts(reader, some) if reader.parts and some else some
         if loose:
             rows = self._rows.select(_ROWS, reader.namespace, as_json(loose))

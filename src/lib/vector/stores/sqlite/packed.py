@@ -65,19 +65,19 @@ class Packed:
             blob = vectors[part].astype("<f4", copy=False).tobytes()
             self._rows.select(_IN, first, last, namespace, as_json(ids[part]), blob)
 
-    def parts(self, namespace: str, rids: list[int]) -> dict[int, int]:
+    def parts(self, namespace: str, rids: NDArray[np.int64]) -> dict[int, int]:
         """Return the first and the last row of each part, of those without rows that are gone.
 
         Args:
             namespace: their namespace.
             rids: all its rows, sorted.
         """
-        if not self._is_there or not rids:
+        if not self._is_there or not len(rids):
             return {}
         found = np.array(self._rows.select(_PARTS, namespace), np.int64).reshape(-1, 2)
-        there, ends = np.array(rids, np.int64), found.ravel()
-        places = np.minimum(np.searchsorted(there, ends), len(there) - 1)
-        full = (there[places] == ends).reshape(-1, 2).all(axis=1)
+        ends = found.ravel()
+        places = np.minimum(np.searchsorted(rids, ends), len(rids) - 1)
+        full = (rids[places] == ends).reshape(-1, 2).all(axis=1)
         full &= np.diff(places.reshape(-1, 2))[:, 0] == np.diff(found)[:, 0]
         return dict(found[full].tolist())
 

@@ -37,6 +37,7 @@ from lib.vector.validate import checked_dimension
 T = TypeVar("T")
 
 _CACHE_BYTES = 1 << 30
+_SCRATCH_SHARE: Final = 8
 _ATTEMPTS = 5
 _ROW_EFFORT: Final = 4  # of deciding on a row, see `offload`
 
@@ -60,6 +61,7 @@ class SQLiteVectorStore(HybridBackedStore[Database]):
         table: str = "lib_vectors",
         cache_bytes: int = _CACHE_BYTES,
         packed: bool = False,
+        scratch_dir: str | PathLike[str] | None = None,
     ) -> None:
         """Open nothing yet: `setup`, or the first call, does.
 
@@ -75,9 +77,14 @@ class SQLiteVectorStore(HybridBackedStore[Database]):
             packed: True writes batches with a second copy of their vectors, which the first query
                 of a namespace reads in half of the time: the file is up to twice as large. Pays
                 where processes start often and records are written once, in large batches.
+            scratch_dir: a directory on a disk, for vectors that memory has no room for: those of
+                each namespace that would take more than an eighth of `cache_bytes` are copied
+                there, into files without a name that are gone with this object, and memory keeps
+                about a tenth of their bytes. Searches stay exact. None keeps them in memory.
 
         Raises:
-            ValueError: the dimension is not positive, the metric unknown or the table no name.
+            ValueError: the dimension is not positive, or above 4,096 with a `scratch_dir`; the
+                metric is unknown; the table is no name; `scratch_dir` is empty, or not for Windows.
         """
         super().__init__(dimension, metric)
         self._table = Table(
@@ -88,6 +95,13 @@ class SQLiteVectorStore(HybridBackedStore[Database]):
             packed=packed,
         )
         self._cache_bytes = cache_bytes
+        self._scratch: Scratch | None = None
+        if scratch_dir is not None:
+            from lib.vector.exact.scratch import Scratch  # noqa: PLC0415 - a few need it
+
+            self._scratch = Scratch.of(
+                fspath(scratch_dir), dimension=dimension, least_bytes=cache_bytes // _SCRATCH_SHARE
+            )
         self._database: Database | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=NAME)
         self._writes: dict[str, list[Future[Any]]] = {}  # by namespace, those that have not ended
@@ -104,6 +118,7 @@ class SQLiteVectorStore(HybridBackedStore[Database]):
             SchemaTooNew: a newer release has made it.
             DimensionMismatch: it was made for another dimension.
             MetricMismatch: it was made for another metric.
+            StoreError: `scratch_dir` takes no files.
         """
         await super().setup()
 
@@ -242,7 +257,9 @@ class SQLiteVectorStore(HybridBackedStore[Database]):
 
     def _open(self) -> Database:
         if self._database is None:
-            self._database = Database(self._table, cache_bytes=self._cache_bytes)
+            self._database = Database(
+                self._table, cache_bytes=self._cache_bytes, scratch=self._scratch
+            )
         return self._database
 
     def _disconnect(self) -> None:
