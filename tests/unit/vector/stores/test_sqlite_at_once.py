@@ -234,8 +234,9 @@ async def test_a_filter_on_a_new_field_lets_other_calls_have_their_turns(tmp_pat
     assert len(await store.get(["7"])) == 1  # after a part of the column
     assert not any(task.done() for task in cold)
     assert [match.id for task in cold for match in await task] == ["5", "6"]
-    # the rows, the record; get; the column, and that it is there; the records
-    assert store.visits == 5 + 1 + 1 + 10 + 1 + 2
+    # the rows, the record; get; the column, and that it is there, which the second query may have
+    # to look up by itself; the records
+    assert store.visits - (5 + 1 + 1 + 10 + 1 + 2) in {0, 1}
     await store.close()
 
 
