@@ -9,6 +9,7 @@ import socket
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -17,6 +18,7 @@ from lib import Agent
 from lib.llm import FunctionClient
 from lib_server import Principal, Server, Unauthenticated
 from lib_server.serve import DrainingServer, make_uvicorn
+from servers import postgres, redis
 
 
 def echo_agent(**options: Any) -> Agent:
@@ -45,6 +47,16 @@ class OneKey:
 
 def as_(tenant: str) -> dict[str, str]:
     return {"authorization": f"Bearer {tenant}"}
+
+
+def url_of(kind: str, place: Path) -> str:
+    """Return the URL of a store; starts its server, which blocks."""
+    if kind == "postgres":
+        separator = "&" if "?" in postgres.url() else "?"
+        return f"{postgres.url()}{separator}schema={postgres.schema_of(place)}"
+    if kind == "redis":
+        return f"{redis.url()}?prefix={redis.prefix_of(place)}"
+    return str(place / "log.db")
 
 
 @dataclass(slots=True)

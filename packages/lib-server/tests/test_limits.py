@@ -270,6 +270,7 @@ open_streams = 100
 requests = { count = 600, window_s = 60 }
 open_runs = 20
 run = { tokens = 200000, cost = 2.5 }
+day = { tokens = 2000000 }
 
 [tenants.acme]
 open_runs = 100
@@ -287,7 +288,12 @@ def test_limits_are_read_from_a_file(tmp_path: Path) -> None:
         body_bytes=1000,
         stalled_s=5,
         server=Quota(open_streams=100),
-        tenant=Quota(requests=Rate(600, 60), open_runs=20, run=Budget(tokens=200_000, cost=2.5)),
+        tenant=Quota(
+            requests=Rate(600, 60),
+            open_runs=20,
+            run=Budget(tokens=200_000, cost=2.5),
+            day=Budget(tokens=2_000_000),
+        ),
         tenants={"acme": Quota(open_runs=100)},
         keys={"Ab12Cd34Ef56": Quota(requests=Rate(10))},
     )
@@ -307,6 +313,7 @@ def test_limits_are_read_from_a_file(tmp_path: Path) -> None:
         ("[tenants.acme]\nrequests = {}", "tenants.acme.requests: "),
         ("[key]\nopen_runs = 3", "expected no open_runs of a key"),
         ("[tenant]\nopen_runs = -3", "tenant: expected 0 or more as open_runs"),
+        ("[tenant]\nday = {seconds = 3}", "tenant: expected tokens, cost, llm_calls, tool_calls"),
         ("[tenant", "Expected"),
     ],
 )

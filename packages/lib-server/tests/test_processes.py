@@ -40,7 +40,7 @@ class Process:
 
 
 @asynccontextmanager
-async def started(store: Path, *command: str, until: str) -> AsyncGenerator[Process]:
+async def started(store: Path | str, *command: str, until: str) -> AsyncGenerator[Process]:
     """Start a process and yield it once its log has a line like this."""
     path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
     process = await asyncio.create_subprocess_exec(
@@ -68,7 +68,7 @@ async def started(store: Path, *command: str, until: str) -> AsyncGenerator[Proc
             await draining
 
 
-def serving_process(store: Path, *options: str) -> AbstractAsyncContextManager[Process]:
+def serving_process(store: Path | str, *options: str) -> AbstractAsyncContextManager[Process]:
     command = ("lib_server", "serve", "served_app:agents", "--store", str(store), "--port", "0")
     return started(store, *command, *options, until=r"running on (http://[\d.:]+)")
 

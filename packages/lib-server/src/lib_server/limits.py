@@ -16,6 +16,9 @@ from lib_server.auth.principal import Principal
 Level: TypeAlias = Literal["server", "tenant", "key"]
 """Whose quota it is: of all callers together, of one tenant, of one key."""
 
+COUNTED_BY_DAY: Final = ("tokens", "cost", "llm_calls", "tool_calls")
+"""The resources of a budget that are counted over all runs of a day."""
+
 _MAY_BE_ZERO: Final = frozenset({"open_runs", "open_streams"})
 
 
@@ -30,19 +33,25 @@ class Quota:
             included, when another one is started. Not for keys: a run belongs to a tenant.
         open_streams: how many streams one process keeps open at once.
         run: the ceilings of each run, under which a caller may choose less.
+        day: the ceilings of all runs together that are started over HTTP on a day of UTC, over all
+            processes; ceilings of each run as well.
     """
 
     requests: Rate | None = None
     open_runs: int | None = None
     open_streams: int | None = None
     run: Budget | None = None
+    day: Budget | None = None
 
     def __post_init__(self) -> None:
-        """Refuse counts below 0."""
+        """Refuse counts below 0, and ceilings that no day has."""
         for name in _MAY_BE_ZERO:
             value = getattr(self, name)
             if value is not None and value < 0:
                 raise ValueError(f"expected 0 or more as {name}, or None, got {value!r}")
+        for name in self.day.to_json() if self.day is not None else ():
+            if name not in COUNTED_BY_DAY:
+                raise ValueError(f"expected {', '.join(COUNTED_BY_DAY)} of a day, got {name}")
 
 
 UNLIMITED: Final = Quota()
@@ -127,6 +136,7 @@ class Limits:
 _TABLES: Final[Mapping[str, type[Any]]] = {
     "requests": Rate,
     "run": Budget,
+    "day": Budget,
     "server": Quota,
     "tenant": Quota,
     "key": Quota,

@@ -68,6 +68,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "idempotency_mismatch": Kind(422, "The key was used with another request"),
     "rate_limited": Kind(429, "Too many requests"),
     "stream_cap": Kind(429, "Too many streams are open"),
+    "budget_spent": Kind(429, "The budget of the day is spent"),
     "open_runs_cap": Kind(429, "Too many runs are open"),
     "headers_too_large": Kind(431, "The request has too many headers"),
     "internal": Kind(500, "The server failed"),

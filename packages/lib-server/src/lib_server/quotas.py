@@ -167,7 +167,8 @@ class Quotas:
         Raises:
             Problem: `budget_ceiling`: the caller has chosen more than a ceiling.
         """
-        ceilings = [quota.run for _, _, quota in self.limits.quotas(principal)]
+        quotas = [quota for _, _, quota in self.limits.quotas(principal)]
+        ceilings = [budget for quota in quotas for budget in (quota.run, quota.day)]
         lowest = _lowest([each.to_json() for each in (own, *ceilings) if each is not None])
         chosen = {} if wanted is None else wanted.to_json()
         above = [name for name in chosen if chosen[name] > lowest.get(name, chosen[name])]

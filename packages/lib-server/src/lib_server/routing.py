@@ -22,6 +22,7 @@ from lib_server.limits import Limits
 from lib_server.metrics import Metrics
 from lib_server.problems import Problem, invalid
 from lib_server.quotas import Quotas
+from lib_server.spending import Spending
 from lib_server.sse import Recheck
 
 Q_co = TypeVar("Q_co", covariant=True)
@@ -84,6 +85,7 @@ class Services:
         channels: bring what happens in runs to the streams.
         limits: of the server.
         quotas: what each caller may use.
+        spending: what each caller has spent today.
         metrics: what is counted.
         openapi: returns the document of the server, mounted at a path.
         draining: True once the server is shutting down.
@@ -94,6 +96,7 @@ class Services:
     channels: Channels
     limits: Limits
     quotas: Quotas
+    spending: Spending
     metrics: Metrics
     openapi: Callable[[str], Mapping[str, Any]]
     draining: bool = False

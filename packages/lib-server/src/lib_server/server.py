@@ -39,6 +39,7 @@ from lib_server.problems import Problem, openai_response
 from lib_server.quotas import Quotas
 from lib_server.routes import ROUTES
 from lib_server.routing import AnyRoute, Resource, Services
+from lib_server.spending import Spending
 
 _log = logging.getLogger("lib_server")
 
@@ -92,7 +93,7 @@ class Server:
             drive: if `source` is agents, False leaves driving their runs to workers.
             max_runs: how many runs of other processes, or of dead ones, it drives at once.
             drain_s: seconds that runs may go on when the server stops.
-            clock: for rates.
+            clock: for rates, and the day of budgets.
 
         Raises:
             TypeError: the source is of another type.
@@ -103,6 +104,7 @@ class Server:
         self.routes: tuple[AnyRoute, ...] = ROUTES
         self._metrics = Metrics()
         self._quotas = Quotas(self.limits, clock=clock)
+        self._spending = Spending(self.limits, clock=clock)
         self._source = source
         self._store = store
         self._drive = drive
@@ -186,6 +188,7 @@ class Server:
                 channels=channels,
                 limits=self.limits,
                 quotas=self._quotas,
+                spending=self._spending,
                 metrics=self._metrics,
                 openapi=self.openapi,
                 version=__version__,

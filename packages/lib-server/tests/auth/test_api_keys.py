@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from server_kit import url_of
 
 from lib.errors import StoreError
 from lib.events import EventStore, MemoryEventStore, open_store
@@ -25,7 +26,6 @@ from lib_server.auth.principal import (
     Unauthenticated,
     bearer_token,
 )
-from servers import postgres, redis
 
 from .issuer import AUDIENCE, ISSUER, key_set, token
 
@@ -387,15 +387,6 @@ async def test_the_format_of_a_token_decides_and_a_refusal_is_final() -> None:
 
 
 # -- two processes on each store -------------------------------------------------------------------
-
-
-def url_of(kind: str, place: Path) -> str:
-    if kind == "postgres":
-        separator = "&" if "?" in postgres.url() else "?"
-        return f"{postgres.url()}{separator}schema={postgres.schema_of(place)}"
-    if kind == "redis":
-        return f"{redis.url()}?prefix={redis.prefix_of(place)}"
-    return str(place / "log.db")
 
 
 @pytest.fixture(params=["sqlite", "postgres", "redis"])

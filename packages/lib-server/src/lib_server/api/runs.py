@@ -6,7 +6,8 @@ import asyncio
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, overload
 
@@ -188,6 +189,29 @@ async def check_open_runs(call: Call[Any, Any], key: str | None = None) -> None:
             raise
 
 
+@asynccontextmanager
+async def admitted(
+    call: Call[Any, Any], key: str | None, budget: Budget | None
+) -> AsyncGenerator[str | None]:
+    """Admit a run, which the block starts, under the quotas of its caller.
+
+    Yields the key to start it under, which is a new one if there is none and its id has to be
+    in the accounts of the day before it is started.
+
+    Raises:
+        Problem: `open_runs_cap`, `budget_spent`.
+    """
+    await check_open_runs(call, key)
+    spending, principal, engine = call.services.spending, call.principal, call.engine
+    if not spending.is_limited(principal):
+        yield key
+        return
+    key = key or engine.new_id()
+    run_id = start_id(engine, key, principal.tenant)
+    async with spending.admitted(engine, principal, run_id, budget):
+        yield key
+
+
 def allowed_budget(
     call: Call[Any, Any], agent: str | None, body: BudgetBody | None, *, field: str
 ) -> Budget | None:
@@ -209,18 +233,18 @@ async def _start(call: Call[Empty, StartRun]) -> ASGIApp:
         raise Problem("agent_not_found", "no agent has this name")
     budget = allowed_budget(call, body.agent, body.budget, field="budget")
     key = idempotency_key(call, body.key)
-    await check_open_runs(call, key)
-    run = await call.engine.start(
-        await messages(call, body.input),
-        agent=body.agent,
-        idempotency_key=key,
-        tenant=principal.tenant,
-        user=principal.user,
-        budget=budget,
-        traceparent=call.request.headers.get("traceparent", ""),
-        tracestate=call.request.headers.get("tracestate"),
-        stream=True,
-    )
+    async with admitted(call, key, budget) as start_key:
+        run = await call.engine.start(
+            await messages(call, body.input),
+            agent=body.agent,
+            idempotency_key=start_key,
+            tenant=principal.tenant,
+            user=principal.user,
+            budget=budget,
+            traceparent=call.request.headers.get("traceparent", ""),
+            tracestate=call.request.headers.get("tracestate"),
+            stream=True,
+        )
     call.services.channels.hold(run.id)
     info = await run.info()
     headers = {"location": f"{call.request.scope.get('root_path', '')}/v1/runs/{run.id}"}
@@ -310,6 +334,7 @@ ROUTES: list[AnyRoute] = [
             "idempotency_mismatch",
             "run_erased",
             "budget_ceiling",
+            "budget_spent",
             "open_runs_cap",
             "draining",
         ],

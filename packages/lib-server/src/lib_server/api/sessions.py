@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from starlette.types import ASGIApp
 
-from lib.engine import Session
+from lib.engine import Budget, Session
 from lib.engine.core.session import SESSION
+from lib.engine.handlers.turn import turn_run_id
 from lib.errors import RunNotFound
 from lib.events import RunInfo
 from lib.llm import message_to_json
@@ -84,6 +87,28 @@ async def _get(call: Call[Empty, None]) -> ASGIApp:
     return answer(await _view(session, info))
 
 
+@asynccontextmanager
+async def _admitted(call: Call[Empty, SendMessage], session: Session) -> AsyncGenerator[str | None]:
+    """Admit a turn under the quotas of its caller; yields the key to send it under: see `admitted`.
+
+    Raises:
+        Problem: `open_runs_cap`, `budget_spent`.
+    """
+    await check_open_runs(call)
+    key = idempotency_key(call, call.body.key)
+    spending, engine = call.services.spending, call.engine
+    if not spending.is_limited(call.principal):
+        yield key
+        return
+    key = key or engine.new_id()
+    first = await call.store.read(session.id, limit=1)
+    config: dict[str, Any] = first[0].data.get("config", {}) if first else {}
+    budget = Budget.from_json(config.get("turn_budget", {}))
+    run_id = turn_run_id(session.id, key)
+    async with spending.admitted(engine, call.principal, run_id, budget):
+        yield key
+
+
 async def _send(call: Call[Empty, SendMessage]) -> ASGIApp:
     call.check_not_draining()
     session, _ = await _found(call)
@@ -91,13 +116,13 @@ async def _send(call: Call[Empty, SendMessage]) -> ASGIApp:
     quotas = call.services.quotas
     if streams:
         quotas.check_streams(call.principal)
-    await check_open_runs(call)
     try:
-        turn = await session.send(
-            await messages(call, call.body.input),
-            idempotency_key=idempotency_key(call, call.body.key),
-            user=call.principal.user,
-        )
+        async with _admitted(call, session) as key:
+            turn = await session.send(
+                await messages(call, call.body.input),
+                idempotency_key=key,
+                user=call.principal.user,
+            )
     except RunNotFound:  # erased since
         raise Problem("session_not_found", "no session has this id") from None
     services = call.services
@@ -177,6 +202,7 @@ ROUTES: list[AnyRoute] = [
             "session_closed",
             "blob_not_found",
             "idempotency_mismatch",
+            "budget_spent",
             "open_runs_cap",
             "stream_cap",
             "draining",

@@ -36,6 +36,7 @@ from lib_server.problems import Problem
 from lib_server.routing import AnyRoute, Call, Route, answer
 
 RUN_PROBLEMS: Final = [
+    "budget_spent",
     "open_runs_cap",
     "stream_cap",
     "agent_not_found",

@@ -31,8 +31,8 @@ from lib.events import kinds as k
 from lib.events.payloads import fits
 from lib.llm import Message, reply_from_json
 from lib_server.api.runs import (
+    admitted,
     allowed_budget,
-    check_open_runs,
     idempotency_key,
     messages,
 )
@@ -83,26 +83,26 @@ async def start(
         past: of the conversation, before that.
 
     Raises:
-        Problem: `agent_not_found`, `draining`, `open_runs_cap`, `stream_cap`.
+        Problem: `agent_not_found`, `draining`, `budget_spent`, `open_runs_cap`, `stream_cap`.
     """
     call.check_not_draining()
     if agent not in call.engine.agents:
         raise Problem("agent_not_found", "no agent has the name that model says")
     if stream:
         call.services.quotas.check_streams(call.principal)
-    key = idempotency_key(call, None)
-    await check_open_runs(call, key)
-    return await call.engine.start(
-        [*past, *await messages(call, conversation)],
-        agent=agent,
-        idempotency_key=key,
-        tenant=call.principal.tenant,
-        user=call.principal.user,
-        budget=allowed_budget(call, agent, None, field="budget"),
-        traceparent=call.request.headers.get("traceparent", ""),
-        tracestate=call.request.headers.get("tracestate"),
-        stream=stream,
-    )
+    budget = allowed_budget(call, agent, None, field="budget")
+    async with admitted(call, idempotency_key(call, None), budget) as key:
+        return await call.engine.start(
+            [*past, *await messages(call, conversation)],
+            agent=agent,
+            idempotency_key=key,
+            tenant=call.principal.tenant,
+            user=call.principal.user,
+            budget=budget,
+            traceparent=call.request.headers.get("traceparent", ""),
+            tracestate=call.request.headers.get("tracestate"),
+            stream=stream,
+        )
 
 
 def streams_replies(call: Call[Any, Any], agent: str) -> bool:
