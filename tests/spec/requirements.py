@@ -952,7 +952,10 @@ REQUIREMENTS = (
         id="mcp.serve",
         source="Server package and command line",
         says="A tool registry is served to MCP clients.",
-        missing="lib.mcp comes later",
+        tests=(
+            "tests/unit/mcp/test_server.py::test_a_tool_is_listed_with_its_schemas_and_its_effect",
+            "tests/unit/mcp/test_stdio.py::test_every_byte_on_the_wire_is_a_message",
+        ),
     ),
     Requirement(
         id="auth.server.keys",

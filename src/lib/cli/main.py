@@ -12,6 +12,7 @@ from lib.errors import LibError
 
 COMMANDS: Final = {
     "demo": ("lib.cli.demo", "Ask a question about a folder of documents."),
+    "mcp": ("lib.cli.mcp", "Serve tools and agents to clients of the Model Context Protocol."),
     "privacy": ("lib.cli.privacy", "Erase runs and tenants for good, and what has expired."),
     "store": ("lib.cli.store", "Look into an event store."),
     "trace": ("lib.cli.trace", "Show what a run did, as a waterfall or as a page."),

@@ -93,6 +93,9 @@ class Deps:
 NO_DEPS: Final = Deps()
 
 
+ProgressCallback = Callable[[float, float | None, str], None]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolContext:
     """The identity of a running call, and its application objects.
@@ -108,6 +111,7 @@ class ToolContext:
             started within no trace. It is nothing for hosts of strangers.
         tracestate: the header of this name, None if there is none.
         deps: the application's own objects, as given to the engine.
+        on_progress: takes what `progress` reports; None where the caller shows no progress.
     """
 
     run_id: str
@@ -118,6 +122,18 @@ class ToolContext:
     traceparent: str | None = None
     tracestate: str | None = None
     deps: Deps = field(default=NO_DEPS, repr=False, compare=False)
+    on_progress: ProgressCallback | None = field(default=None, repr=False, compare=False)
+
+    def progress(self, done: float, total: float | None = None, message: str = "") -> None:
+        """Report how far the call is, from any thread; MCP clients show it, others do not.
+
+        Args:
+            done: grows with each report; one that does not grow is left out.
+            total: what `done` will be at the end, None if unknown.
+            message: what is being done.
+        """
+        if self.on_progress is not None:
+            self.on_progress(done, total, message)
 
 
 ToolCallable = Callable[[Mapping[str, Any], ToolContext], Awaitable[Any]]

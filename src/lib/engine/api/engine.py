@@ -187,6 +187,11 @@ class Engine:
         return self.hosting.drives
 
     @property
+    def is_open(self) -> bool:
+        """True between entering and leaving it."""
+        return self._pump is not None and self._closing is None
+
+    @property
     def agents(self) -> Mapping[str, AgentSpec[Any]]:
         """Its agents by name, those that they may call included."""
         return dict(self._agents)

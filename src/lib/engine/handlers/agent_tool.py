@@ -220,7 +220,7 @@ class ChildHandler:
             "run_id": digest("child", admission.run_id, request.key)[:32],
             "name": agent.name,
             "algorithm": agent.algorithm,
-            "input": [message_to_json(Message.user(_input_text(request.arguments)))],
+            "input": [message_to_json(Message.user(input_text(request.arguments)))],
             "budget": budget.to_json(),
         }
         return PendingEvent(k.CHILD_REQUESTED, data)
@@ -268,7 +268,8 @@ def _grant(agent: AgentTool, admission: Admission) -> Budget:
         raise ToolError("unsupported", message) from error
 
 
-def _input_text(arguments: Mapping[str, Any]) -> str:
+def input_text(arguments: Mapping[str, Any]) -> str:
+    """Return what an agent reads of the arguments of a call: its task, or all of them as JSON."""
     match arguments:
         case {"task": str(task)} if len(arguments) == 1:
             return task

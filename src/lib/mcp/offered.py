@@ -1,0 +1,155 @@
+"""The tools that a server offers: tools, functions, and agents, each call of which is a run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import aclosing
+from typing import Any, Final, TypeAlias, cast
+
+from anyio import CancelScope
+
+from lib.agent import Agent
+from lib.engine import (
+    AgentTool,
+    ApprovalRequested,
+    Engine,
+    Result,
+    Run,
+    RunEnded,
+    ToolStarted,
+)
+from lib.engine.arguments import as_list
+from lib.engine.handlers.agent_tool import AgentSpec, input_text
+from lib.errors import RunAbandoned, ToolError
+from lib.tools import Tool, ToolContext, ToolRegistry, tool
+
+Offer: TypeAlias = "Tool | AgentTool | Agent[Any] | Callable[..., Any]"
+Source: TypeAlias = "Iterable[Offer] | ToolRegistry | Agent[Any] | Engine"
+
+_MAX_ANSWER_CHARS: Final = 200_000
+
+
+def agents_in(source: Source) -> list[AgentSpec[Any]]:
+    """Return the agents that need an engine of the server's own; none where an engine is served."""
+    offers = [] if isinstance(source, Engine) else _offers(source)
+    tools = [each.agent if isinstance(each, AgentTool) else each for each in offers]
+    found = [cast("AgentSpec[Any]", each) for each in tools if isinstance(each, Agent)]
+    return list({id(each): each for each in found}.values())
+
+
+def as_registry(source: Source, engine: Engine | None) -> ToolRegistry:
+    """Return what is offered as tools.
+
+    Args:
+        source: tools, functions, agents; or an engine, whose agents are offered.
+        engine: carries out the runs of the agents.
+
+    Raises:
+        TypeError: the source, or something in it, cannot be offered.
+        ValueError: two have one name, or an agent has a name that no tool can have.
+    """
+    if isinstance(source, Engine):
+        return ToolRegistry(_agent_tool(_described(each), source) for each in _agents(source))
+    return ToolRegistry(_as_tool(each, engine) for each in _offers(source))
+
+
+def _agents(engine: Engine) -> Iterable[AgentSpec[Any]]:
+    return engine.agents.values()
+
+
+def _offers(source: Source) -> list[Offer]:
+    if isinstance(source, Agent):
+        return [source]
+    return as_list(cast("Iterable[Offer]", source), "tools", "[refund]")
+
+
+def _as_tool(offer: Offer, engine: Engine | None) -> Tool:
+    if isinstance(offer, Tool):
+        return offer
+    if isinstance(offer, Agent):
+        offer = _described(cast("Agent[Any]", offer))
+    if isinstance(offer, AgentTool):
+        if engine is None or (offer.agent is None and offer.algorithm not in engine.agents):
+            raise ValueError(
+                f"the agent {offer.name!r} is one of an engine's own: serve that engine, "
+                "or use Agent.as_tool(…)"
+            )
+        return _agent_tool(offer, engine)
+    if callable(offer) and not isinstance(offer, type):
+        return tool(offer)
+    raise TypeError(
+        f"expected tools, functions or agents to serve, got {type(offer).__name__}: "
+        "write @tool before the function"
+    )
+
+
+def _described(agent: AgentSpec[Any]) -> AgentTool:
+    description = f"Give a task to the agent {agent.name!r}, and get its answer."
+    return AgentTool(agent.name, description, agent.name, agent=agent)
+
+
+def _agent_tool(offered: AgentTool, engine: Engine) -> Tool:
+    """Return a tool whose calls are runs of the agent.
+
+    Raises:
+        ValueError: the name of the agent is none that a tool can have.
+    """
+    agent = offered.agent or engine.agents[offered.algorithm]
+    model = getattr(agent, "output", None)
+    schema = None if model is None else model.model_json_schema(mode="serialization")
+
+    async def call(arguments: Mapping[str, Any], context: ToolContext) -> Any:
+        run = await engine.start(
+            input_text(arguments),
+            agent=agent,
+            budget=offered.budget,
+            tenant=context.tenant,
+            user=context.user,
+        )
+        return _answer(await _followed(run, context))
+
+    return Tool(
+        name=offered.name,
+        description=offered.description,
+        input_schema=offered.input_schema,
+        output_schema=schema,
+        call=call,
+        timeout_s=None,  # the budget limits a run
+        approval=offered.approval,
+        max_output_chars=_MAX_ANSWER_CHARS,
+    )
+
+
+async def _followed(run: Run[Any], context: ToolContext) -> Result[Any]:
+    """Return the end of the run, and report what it does until then; cancelled, it cancels it."""
+    steps = 0
+    try:
+        async with aclosing(run.stream()) as items:
+            async for item in items:
+                match item:
+                    case RunEnded(result=result):
+                        return result
+                    case ToolStarted(name=name):
+                        steps += 1
+                        context.progress(steps, None, f"calls {name}")
+                    case ApprovalRequested(name=name):
+                        steps += 1
+                        context.progress(steps, None, f"waits for a person to approve {name}")
+                    case _:
+                        pass
+    except asyncio.CancelledError:
+        with CancelScope(shield=True):
+            await run.cancel("the caller has gone")
+        raise
+    except RunAbandoned as error:
+        raise ToolError("failed", "the server is stopping: call it again later") from error
+    raise AssertionError("a stream ends with the end of the run")
+
+
+def _answer(result: Result[Any]) -> Any:
+    if result.outcome != "COMPLETED":
+        raise ToolError(
+            "failed", f"the agent ended as {result.outcome}, because of {result.reason}"
+        )
+    return result.output
