@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import httpx2
@@ -12,7 +13,8 @@ from test_processes import serving_process
 
 from lib import Agent, Engine
 from lib.engine import Budget
-from lib.events import EventStore, open_store
+from lib.engine.api.starting import start_id
+from lib.events import EventStore, MemoryEventStore, open_store
 from lib.llm import FunctionClient, Reply, Text, Usage
 from lib.testing.clock import ManualClock
 from lib_server import Limits, Principal, Quota, Server
@@ -20,6 +22,7 @@ from lib_server.problems import Problem
 from lib_server.spending import Spending
 
 DAY_S = 86_400
+ACME = Principal(key_id="k", tenant="acme", user=None, scopes=frozenset({"run"}))
 
 
 class Gate:
@@ -175,15 +178,14 @@ async def test_a_start_that_fails_holds_nothing() -> None:
 async def test_a_run_whose_server_ends_before_it_starts_holds_its_ceiling_that_day() -> None:
     clock = ManualClock()
     spending = Spending(Limits(tenant=Quota(day=Budget(tokens=100))), clock=clock)
-    acme = Principal(key_id="k", tenant="acme", user=None, scopes=frozenset({"run"}))
     async with Engine("memory:", agents=[agent_of(1)]) as engine:
-        async with spending.admitted(engine, acme, "never started", Budget(tokens=60)):
+        async with spending.admitted(engine, ACME, "never started", Budget(tokens=60)):
             pass
         with pytest.raises(Problem, match="open runs hold 60; choose a budget of at most 40"):
-            async with spending.admitted(engine, acme, "another", Budget(tokens=60)):
+            async with spending.admitted(engine, ACME, "another", Budget(tokens=60)):
                 pass
         clock.advance(DAY_S)
-        async with spending.admitted(engine, acme, "another", Budget(tokens=60)):
+        async with spending.admitted(engine, ACME, "another", Budget(tokens=60)):
             pass
 
 
@@ -192,15 +194,77 @@ async def test_clocks_of_two_servers_may_differ_when_a_day_ends() -> None:
     ahead.advance(DAY_S + 1)
     behind.advance(DAY_S - 1)
     limits = Limits(server=Quota(day=Budget(tokens=100)))
-    acme = Principal(key_id="k", tenant="acme", user=None, scopes=frozenset({"run"}))
     async with Engine("memory:", agents=[agent_of(1)]) as engine:
-        async with Spending(limits, clock=ahead).admitted(engine, acme, "a", Budget(tokens=60)):
+        async with Spending(limits, clock=ahead).admitted(engine, ACME, "a", Budget(tokens=60)):
             pass
         with pytest.raises(Problem, match="open runs hold 60"):
             async with Spending(limits, clock=behind).admitted(
-                engine, acme, "b", Budget(tokens=60)
+                engine, ACME, "b", Budget(tokens=60)
             ):
                 pass
+
+
+class Day:
+    """Runs of one day that start, repeat and end in any order, over servers that come and go."""
+
+    def __init__(self, seed: int, waiting: Engine, working: Engine) -> None:
+        self.random, self.waiting, self.working = Random(seed), waiting, working
+        self.clock = ManualClock()
+        self.used, self.refused = 0, 0
+        self.open: dict[str, tuple[int, int]] = {}
+        self.restart()
+
+    def restart(self) -> None:
+        limits = Limits(tenant=Quota(day=Budget(tokens=100)))
+        self.spending = Spending(limits, clock=self.clock)
+
+    async def end(self) -> None:
+        if self.open:
+            run_id = self.random.choice(list(self.open))
+            await self.working.run(run_id).result()
+            self.used += self.open.pop(run_id)[1]
+
+    async def start(self, key: str) -> None:
+        own, spends = self.random.choice([None, 5, 20, 60]), self.random.randrange(1, 25)
+        held = sum(hold for hold, _ in self.open.values())
+        run_id, budget = start_id(self.waiting, key, "acme"), Budget(tokens=own)
+        if self.used + held + (own or 1) > 100:
+            with pytest.raises(Problem, match=f"{self.used} are spent, open runs hold {held}"):
+                await self.admit(run_id, key, budget, spends)
+            self.refused += 1
+            return
+        for _ in range(self.random.choice([1, 2])):  # as a client that repeats it
+            await self.admit(run_id, key, budget, spends)
+        self.open[run_id] = own or 0, spends
+
+    async def admit(self, run_id: str, key: str, budget: Budget, spends: int) -> None:
+        async with self.spending.admitted(self.waiting, ACME, run_id, budget):
+            await self.waiting.start(str(spends), idempotency_key=key, tenant="acme", budget=budget)
+
+
+async def test_every_run_that_fits_is_admitted_and_no_other() -> None:
+    model = FunctionClient(
+        lambda messages: Reply((Text("x"),), usage=Usage(input_tokens=int(messages[-1].text)))
+    )
+    agents = [Agent(model, name="a")]
+    for seed in range(20):
+        store = MemoryEventStore()
+        async with (
+            Engine(store, agents=agents, drive=False) as waiting,
+            Engine(store, agents=agents) as working,
+        ):
+            day = Day(seed, waiting, working)
+            for step in range(60):
+                match day.random.randrange(6):
+                    case 0:
+                        day.restart()
+                    case 1 | 2:
+                        await day.end()
+                    case _:
+                        await day.start(f"{step}")
+
+        assert day.used > 50
+        assert day.refused
 
 
 async def test_turns_of_sessions_count() -> None:
