@@ -138,6 +138,31 @@ def test_a_key_finds_the_run_of_an_earlier_process(tmp_path: Path) -> None:
         Agent(ScriptedClient(["x"])).run_sync("Something else.", store=store, key="t1")
 
 
+async def test_an_engine_names_what_runs_go_on_by_and_their_budgets() -> None:
+    model = ScriptedClient([])
+    agents = [Agent(model, name="a", budget=Budget(tokens=5)), Agent(model, name="b")]
+    async with Engine("memory:", agents=agents, drive=False) as engine:
+        budgets = [engine.budget_of(name) for name in (None, "a", "b")]
+        with pytest.raises(UnknownAlgorithm):
+            engine.budget_of("c")
+
+    assert engine.algorithms == ["a", "b"]
+    assert budgets == [Budget(tokens=5), Budget(tokens=5), None]
+
+
+async def test_each_run_that_ends_here_is_reported_once() -> None:
+    ended: list[tuple[str, str | None, int]] = []
+    agent = Agent(ScriptedClient(["one", "two"]), name="a")
+    async with Engine("memory:", agents=[agent]) as engine:
+        engine.hosting.on_end = lambda name, state: ended.append(
+            (name, state.outcome, state.spend.llm_calls)
+        )
+        for _ in range(2):
+            await (await engine.start("hi")).result()
+
+    assert ended == [("a", "COMPLETED", 1)] * 2
+
+
 def test_the_budget_of_an_agent_holds_unless_a_run_brings_its_own() -> None:
     def limited() -> Agent:
         model = ScriptedClient([calls("look", order=1), "done"])
