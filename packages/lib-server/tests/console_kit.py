@@ -91,11 +91,13 @@ class Opened:
         page: of the browser.
         up: the server.
         complaints: errors, foreign requests and violations of the policy; empty at the end.
+        refused: True if requests may be answered with errors, which browsers note.
     """
 
     page: Page
     up: Up
     complaints: list[str] = field(default_factory=list[str])
+    refused: bool = False
 
     async def go(self, place: str) -> None:
         """Go to a place such as `chat/clerk`."""
@@ -135,8 +137,8 @@ async def opened(
         )
         context.set_default_timeout(HANGING_MS)
         page = await context.new_page()
-        console = Opened(page, up)
-        watch(console, f"http://127.0.0.1:{up.port}/", refused=refused)
+        console = Opened(page, up, refused=refused)
+        watch(console, f"http://127.0.0.1:{up.port}/")
         await page.add_init_script(VIOLATIONS)
         await page.goto(f"http://127.0.0.1:{up.port}/")
         yield console
@@ -145,7 +147,7 @@ async def opened(
         assert console.complaints == []
 
 
-def watch(console: Opened, origin: str, *, refused: bool) -> None:
+def watch(console: Opened, origin: str) -> None:
     """Note what goes wrong in a page."""
     page, complaints = console.page, console.complaints
     page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
@@ -153,7 +155,7 @@ def watch(console: Opened, origin: str, *, refused: bool) -> None:
         "console",
         lambda message: (
             None
-            if refused and "Failed to load resource" in message.text
+            if console.refused and "Failed to load resource" in message.text
             else complaints.append(f"console: {message.text}")
         ),
     )

@@ -20,6 +20,8 @@ from pydantic import (
     model_validator,
 )
 
+from lib_server.auth.principal import Scope as Right
+
 Id = Annotated[str, StringConstraints(min_length=1, max_length=512, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Name = Annotated[
     str, StringConstraints(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$")
@@ -401,6 +403,7 @@ class ApprovalView(Answer):
     """A tool call that waits, or has waited, for a person."""
 
     run_id: str
+    agent: str
     key: str = Field(description="names the call in its run")
     call_id: str
     tool: str
@@ -439,6 +442,7 @@ class UnknownCallView(Answer):
     """A tool call that may or may not have had its effect."""
 
     run_id: str
+    agent: str
     key: str = Field(description="names the call in its run")
     call_id: str
     tool: str
@@ -556,6 +560,59 @@ class HistoryView(Answer):
     """The conversation after all turns that have ended."""
 
     messages: list[dict[str, Any]] = Field(description="as `input` of a run has them")
+
+
+# -- credentials -----------------------------------------------------------------------------------
+
+
+class MeView(Answer):
+    """The credential of a request."""
+
+    key_id: str = Field(description="names it in logs; `local` on a server without credentials")
+    tenant: str | None = Field(description="whose runs it may see, null for those of all")
+    user: str | None
+    scopes: list[Right]
+    expires_at: datetime | None
+    manages_keys: bool = Field(description="true if it may use `/v1/keys` of this server")
+    version: str = Field(description="of the server")
+
+
+class CreateKey(Body):
+    """An API key to create."""
+
+    name: Annotated[str, StringConstraints(max_length=200)] = Field(
+        "", description="which program or person holds it"
+    )
+    tenant: Name | None = Field(None, description="that of the caller, if it has one")
+    user: Name | None = None
+    scopes: list[Right] = Field(["read", "run"], min_length=1)
+    expires_at: AwareDatetime | None = None
+
+
+class KeyView(Answer):
+    """An API key, without its secret."""
+
+    id: str
+    name: str
+    tenant: str | None = Field(description="null if its caller sees the runs of all tenants")
+    user: str | None
+    scopes: list[Right]
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None = Field(description="a few minutes old at most")
+
+
+class NewKeyView(KeyView):
+    """An API key that was just created."""
+
+    key: str = Field(description="the key itself, which cannot be read again")
+
+
+class KeyList(Answer):
+    """The API keys that the caller administers."""
+
+    keys: list[KeyView]
 
 
 # -- blobs -----------------------------------------------------------------------------------------

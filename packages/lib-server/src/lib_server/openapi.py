@@ -49,6 +49,8 @@ def problems_of(route: AnyRoute) -> list[str]:
     codes = {*route.problems, *_COMMON, *_OF_STORE}
     if route.right is not None:
         codes.update(_OF_CALLER)
+    if route.right == "any":
+        codes.remove("forbidden")
     if route.body is not None or route.content:
         codes.update(_OF_BODY)
     if route.query.model_fields or route.body is not None:
@@ -123,7 +125,8 @@ def _operation(
     }
     if route.right is not None:
         operation["security"] = [{"bearer": []}]
-        operation["x-scope"] = route.right
+        if route.right != "any":
+            operation["x-scope"] = route.right
     else:
         operation["security"] = []
     if route.events:

@@ -49,6 +49,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "session_not_found": Kind(404, "There is no such session"),
     "agent_not_found": Kind(404, "There is no such agent"),
     "approval_not_found": Kind(404, "There is no such approval"),
+    "key_not_found": Kind(404, "There is no such API key"),
     "blob_not_found": Kind(404, "There is no such blob"),
     "method_not_allowed": Kind(405, "The resource does not have this method"),
     "timeout": Kind(408, "The request did not arrive in time"),

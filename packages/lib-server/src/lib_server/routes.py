@@ -10,6 +10,8 @@ from lib_server.api import (
     blobs,
     events,
     health,
+    keys,
+    me,
     outcomes,
     runs,
     scores,
@@ -29,5 +31,7 @@ ROUTES: Final[tuple[AnyRoute, ...]] = (
     *blobs.ROUTES,
     *chat.ROUTES,
     *responses.ROUTES,
+    *me.ROUTES,
+    *keys.ROUTES,
     *health.ROUTES,
 )

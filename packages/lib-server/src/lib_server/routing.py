@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from lib.engine import Engine, Run, Session
 from lib.events import EventStore, RunInfo
 from lib.events.tenant import TenantEventStore
+from lib_server.auth.keys import ApiKeys
 from lib_server.auth.principal import Principal
 from lib_server.auth.principal import Scope as Right
 from lib_server.channels import Channels
@@ -88,6 +89,7 @@ class Services:
         spending: what each caller has spent today.
         metrics: what is counted.
         openapi: returns the document of the server, mounted at a path.
+        keys: the API keys that it takes; None if it takes none.
         draining: True once the server is shutting down.
         version: of the server.
     """
@@ -99,6 +101,7 @@ class Services:
     spending: Spending
     metrics: Metrics
     openapi: Callable[[str], Mapping[str, Any]]
+    keys: ApiKeys | None = None
     draining: bool = False
     version: str = ""
 
@@ -194,7 +197,8 @@ class Route(Generic[Q, B]):
         handler: answers a call with an ASGI application.
         summary: one line for the documentation.
         tag: groups routes in the documentation.
-        right: the scope that a caller needs; None for a route that is open to all.
+        right: the scope that a caller needs, "any" for valid credentials of whatever scopes; None
+            for a route that is open to all.
         query: the model of its parameters.
         body: the model of its body; None for none.
         content: True if the body is any content, which the handler reads.
@@ -210,7 +214,7 @@ class Route(Generic[Q, B]):
     handler: Callable[[Call[Q, B]], Awaitable[ASGIApp]]
     summary: str
     tag: str
-    right: Right | None
+    right: Right | Literal["any"] | None
     query: type[Q]
     body: type[B] | None = None
     content: bool = False
@@ -264,13 +268,13 @@ async def _always() -> bool:
     return True
 
 
-def check_right(principal: Principal, right: Right | None) -> None:
+def check_right(principal: Principal, right: Right | Literal["any"] | None) -> None:
     """Refuse a caller without this scope.
 
     Raises:
         Problem: `forbidden`.
     """
-    if right is None or right in principal.scopes or "admin" in principal.scopes:
+    if right in (None, "any") or right in principal.scopes or "admin" in principal.scopes:
         return
     challenge = f'Bearer realm="lib-server", error="insufficient_scope", scope="{right}"'
     headers = {"www-authenticate": challenge}

@@ -21,6 +21,7 @@ from lib.engine import Worker
 from lib.engine.core.state import RunState
 from lib.events import EventStore
 from lib_server import __version__
+from lib_server.auth.api_key import keys_of
 from lib_server.auth.principal import Attached, Authenticator, FetchesKeys
 from lib_server.channels import Channels
 from lib_server.console.serving import Console
@@ -191,6 +192,7 @@ class Server:
                 spending=self._spending,
                 metrics=self._metrics,
                 openapi=self.openapi,
+                keys=keys_of(self.auth),
                 version=__version__,
             )
             if engine.drives:

@@ -57,7 +57,7 @@ async def test_axe_finds_nothing_in_lists_and_settings(
         page = console.page
         await console.up.client.post("/v1/runs", json={"input": "one"})
         await console.up.client.post("/v1/runs", json={"input": "two", "agent": "refunder"})
-        await page.reload()
+        await console.go("runs")
         await expect(page.locator("a.run")).to_have_count(2)
         assert await faults(console) == []
         await page.get_by_role("searchbox").fill("nothing")
@@ -90,7 +90,7 @@ async def test_a_run_is_found_opened_and_read_with_the_keyboard_alone(browser: B
     async with opened(browser, Server(refunder())) as console:
         page = console.page
         started = await console.up.client.post("/v1/runs", json={"input": "Refund order 7"})
-        await page.reload()
+        await console.go("runs")
         await expect(page.locator("a.run")).to_have_count(1)
 
         for key in ("j", "Enter"):
@@ -115,6 +115,8 @@ async def test_roles_and_names_tell_the_views_apart(browser: Browser) -> None:
         await expect(page.get_by_role("navigation", name="Places")).to_match_aria_snapshot("""
           - navigation "Places":
             - list:
+              - listitem:
+                - link "Inbox"
               - listitem:
                 - link "Runs"
               - listitem:

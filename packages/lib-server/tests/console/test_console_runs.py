@@ -66,7 +66,7 @@ async def test_of_many_runs_only_those_in_sight_are_elements(browser: Browser) -
         page = console.page
         for number in range(450):
             await console.up.client.post("/v1/runs", json={"input": f"{number}"})
-        await page.reload()
+        await console.go("runs")
 
         rows = page.locator("a.run")
         await expect(page.get_by_text("450 runs")).to_be_visible()
@@ -83,6 +83,7 @@ async def test_of_many_runs_only_those_in_sight_are_elements(browser: Browser) -
 
 async def test_a_server_without_runs_says_how_to_start_one(browser: Browser) -> None:
     async with opened(browser, Server(clerk())) as console:
+        await console.go("runs")
         await expect(console.page.get_by_role("heading", level=2)).to_have_text("No runs")
         await console.page.get_by_label("Started in").select_option("all")
         await expect(console.page.get_by_text("Start one in Chat")).to_be_visible()

@@ -49,7 +49,7 @@ async def test_a_key_is_needed_and_a_wrong_one_is_refused_with_a_word_why(
         await page.get_by_label("Key", exact=True).fill("right")
         await page.keyboard.press("Enter")
 
-        await expect(page.get_by_role("heading", level=1)).to_have_text("Runs")
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Inbox")
         assert "right" not in page.url
         assert await page.evaluate("sessionStorage.length + localStorage.length") == 0
         await page.reload()
@@ -63,9 +63,9 @@ async def test_a_key_is_kept_for_the_tab_if_the_person_wants_so(browser: Browser
         await page.get_by_label("Key", exact=True).fill("right")
         await page.get_by_label("Keep it until this tab is closed").check()
         await page.get_by_role("button", name="Sign in").click()
-        await expect(page.get_by_role("heading", level=1)).to_have_text("Runs")
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Inbox")
         await page.reload()
-        await expect(page.get_by_role("heading", level=1)).to_have_text("Runs")
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Inbox")
 
         await page.get_by_role("link", name="Settings").click()
         await page.get_by_role("button", name="Sign out").click()
@@ -80,7 +80,7 @@ async def test_a_key_that_ends_signs_out_with_a_word_why(browser: Browser) -> No
         page = console.page
         await page.get_by_label("Key", exact=True).fill("right")
         await page.keyboard.press("Enter")
-        await expect(page.get_by_role("heading", level=1)).to_have_text("Runs")
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Inbox")
 
         keys.valid.clear()
 
@@ -122,9 +122,9 @@ async def test_keys_go_to_every_place_and_help_lists_them(browser: Browser) -> N
     async with opened(browser, Server(clerk())) as console:
         page = console.page
         title = page.get_by_role("heading", level=1)
-        await expect(title).to_have_text("Runs")
+        await expect(title).to_have_text("Inbox")
 
-        for keys, name in (("gc", "Chat"), ("gs", "Settings"), ("gr", "Runs")):
+        for keys, name in (("gc", "Chat"), ("gs", "Settings"), ("gi", "Inbox"), ("gr", "Runs")):
             for key in keys:
                 await page.keyboard.press(key)
             await expect(title).to_have_text(name)

@@ -18,9 +18,10 @@ from lib_server.problems import Problem
 from lib_server.routing import AnyRoute, Call, Route, answer
 
 
-def _view(call: WaitingCall) -> ApprovalView:
+def _view(call: WaitingCall, agent: str) -> ApprovalView:
     return ApprovalView(
         run_id=call.run_id,
+        agent=agent,
         key=call.key,
         call_id=call.call_id,
         tool=call.name,
@@ -36,11 +37,14 @@ def _view(call: WaitingCall) -> ApprovalView:
 def approvals_in(log: Iterable[Event]) -> dict[str, ApprovalView]:
     """Return the calls of a run that wait, or have waited, for a person, by key."""
     found: dict[str, ApprovalView] = {}
+    agent = ""
     for event in log:
         if not fits(event.kind, event.data):
             continue
-        if event.kind == k.APPROVAL_REQUESTED:
-            found[event.data["key"]] = _view(WaitingCall.of(event))
+        if event.kind == k.RUN_STARTED:
+            agent = event.data["algorithm"]
+        elif event.kind == k.APPROVAL_REQUESTED:
+            found[event.data["key"]] = _view(WaitingCall.of(event), agent)
         elif event.kind == k.RUN_COMPLETED:
             for each in found.values():
                 _withdraw(each)
@@ -88,6 +92,12 @@ async def page_of_runs(calls: Any, limit: int) -> tuple[list[Any], str | None]:
     return found, None
 
 
+async def agents_of(call: Call[Any, Any], found: Iterable[Any]) -> dict[str, str]:
+    """Return the agents of the runs of these calls, by run id; "" for one that was erased since."""
+    infos = {run_id: await call.store.run(run_id) for run_id in {each.run_id for each in found}}
+    return {run_id: "" if info is None else info.algorithm for run_id, info in infos.items()}
+
+
 # -- handlers --------------------------------------------------------------------------------------
 
 
@@ -95,7 +105,9 @@ async def _list(call: Call[PageOfRuns, None]) -> ASGIApp:
     query = call.query
     waiting = pending_approvals(call.store, tenant=call.principal.tenant, after=query.cursor)
     found, cursor = await page_of_runs(waiting, query.limit)
-    return answer(ApprovalList(approvals=[*map(_view, found)], next_cursor=cursor))
+    agents = await agents_of(call, found)
+    approvals = [_view(each, agents[each.run_id]) for each in found]
+    return answer(ApprovalList(approvals=approvals, next_cursor=cursor))
 
 
 async def _of_run(call: Call[Empty, None]) -> ASGIApp:

@@ -11,7 +11,7 @@ from lib.engine import UnknownCall, unknown_calls
 from lib.errors import NotPending
 from lib.events import kinds as k
 from lib.events.payloads import fits
-from lib_server.api.approvals import page_of_runs
+from lib_server.api.approvals import agents_of, page_of_runs
 from lib_server.bodies import (
     Empty,
     PageOfRuns,
@@ -24,9 +24,10 @@ from lib_server.problems import Problem
 from lib_server.routing import AnyRoute, Call, Route, answer
 
 
-def _view(call: UnknownCall) -> UnknownCallView:
+def _view(call: UnknownCall, agent: str) -> UnknownCallView:
     return UnknownCallView(
         run_id=call.run_id,
+        agent=agent,
         key=call.key,
         call_id=call.call_id,
         tool=call.name,
@@ -40,7 +41,9 @@ async def _list(call: Call[PageOfRuns, None]) -> ASGIApp:
     query = call.query
     unknown = unknown_calls(call.store, tenant=call.principal.tenant, after=query.cursor)
     found, cursor = await page_of_runs(unknown, query.limit)
-    return answer(UnknownCallList(calls=[*map(_view, found)], next_cursor=cursor))
+    agents = await agents_of(call, found)
+    calls = [_view(each, agents[each.run_id]) for each in found]
+    return answer(UnknownCallList(calls=calls, next_cursor=cursor))
 
 
 async def _settle(call: Call[Empty, Settle]) -> ASGIApp:

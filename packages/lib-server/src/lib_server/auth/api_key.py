@@ -14,6 +14,7 @@ from lib.errors import StoreError
 from lib.events import Marks
 from lib_server.auth.keys import (
     PREFIX,
+    ApiKeys,
     KeyRecord,
     ParsedKey,
     check_format,
@@ -27,6 +28,8 @@ from lib_server.auth.keys import (
 )
 from lib_server.auth.principal import (
     AuthenticationUnavailable,
+    Authenticator,
+    FirstOf,
     Principal,
     Unauthenticated,
     bearer_token,
@@ -126,6 +129,10 @@ class ApiKeyAuthenticator:
             expires_at=record.expires_at,
         )
 
+    def keys(self) -> ApiKeys:
+        """Return the keys that it compares with, to administer them; it has a store."""
+        return ApiKeys(self._marks(), prefix=self._prefix, pepper=self._pepper, clock=self._clock)
+
     def attach(self, store: Marks) -> None:
         """Take the server's event store, unless there is one."""
         if self._store is None:
@@ -220,3 +227,11 @@ class ApiKeyAuthenticator:
             except StoreError as error:
                 _log.warning("the last use of a key was not written: %s", type(error).__name__)
                 return
+
+
+def keys_of(authenticator: Authenticator | None) -> ApiKeys | None:
+    """Return the API keys of an authenticator, which is attached; None if it takes none."""
+    if isinstance(authenticator, FirstOf):
+        found = (keys_of(each) for each in authenticator.authenticators)
+        return next((keys for keys in found if keys is not None), None)
+    return authenticator.keys() if isinstance(authenticator, ApiKeyAuthenticator) else None

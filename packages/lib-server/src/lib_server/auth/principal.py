@@ -123,6 +123,9 @@ class FirstOf:
     """Several authenticators, of which the first that recognizes a token's format decides.
 
     A refusal is final: no token is tried on two of them.
+
+    Attributes:
+        authenticators: all of them, in their order.
     """
 
     def __init__(self, *authenticators: Authenticator) -> None:
@@ -133,16 +136,16 @@ class FirstOf:
         """
         if not authenticators:
             raise ValueError("expected at least one authenticator")
-        self._authenticators = authenticators
+        self.authenticators: tuple[Authenticator, ...] = authenticators
 
     def recognizes(self, token: str) -> bool:
         """Return True if one of them recognizes the token."""
-        return any(each.recognizes(token) for each in self._authenticators)
+        return any(each.recognizes(token) for each in self.authenticators)
 
     async def authenticate(self, authorization: str | None) -> Principal:
         """Return the caller; see `Authenticator`."""
         token = bearer_token(authorization)
-        for each in self._authenticators:
+        for each in self.authenticators:
             if each.recognizes(token):
                 return await each.authenticate(authorization)
         raise Unauthenticated("format")
@@ -150,20 +153,20 @@ class FirstOf:
     def key_fetches(self) -> Mapping[str, int]:
         """Return how many fetches of keys there were, by their outcome."""
         total = Counter[str]()
-        for each in self._authenticators:
+        for each in self.authenticators:
             if isinstance(each, FetchesKeys):
                 total.update(each.key_fetches())
         return total
 
     def attach(self, store: Marks) -> None:
         """Attach those that live with the server."""
-        for each in self._authenticators:
+        for each in self.authenticators:
             if isinstance(each, Attached):
                 each.attach(store)
 
     async def aclose(self) -> None:
         """Close those that live with the server."""
-        for each in self._authenticators:
+        for each in self.authenticators:
             if isinstance(each, Attached):
                 await each.aclose()
 

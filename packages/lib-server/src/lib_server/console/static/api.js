@@ -29,6 +29,7 @@ export class Problem extends Error {
     this.code = body.code ?? "";
     this.requestId = body.request_id ?? "";
     this.errors = body.errors ?? [];
+    this.facts = body;
     this.retryAfter = 0;
   }
 }

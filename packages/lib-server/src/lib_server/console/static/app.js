@@ -2,10 +2,13 @@
 
 import { get, hasKey, onRefused, useKey } from "./api.js";
 import { button, fill, h, icon, refreshTimes } from "./html.js";
+import { Needs } from "./needs.js";
 import { address, go, parse } from "./router.js";
 import { failure, skeleton } from "./state.js";
+import { number } from "./text.js";
 import * as theme from "./theme.js";
 import { chatView } from "./views/chat.js";
+import { inboxView } from "./views/inbox.js";
 import { runView } from "./views/run.js";
 import { runsView } from "./views/runs.js";
 import { settingsView } from "./views/settings.js";
@@ -17,36 +20,39 @@ const keys = document.getElementById("keys");
 
 // Places of the navigation: the address's first part, its name, its key after "g", its views.
 const PLACES = [
+  { place: "", icon: "inbox", name: "Inbox", key: "i", view: () => inboxView },
   { place: "runs", name: "Runs", key: "r", view: ({ path }) => (path.length > 1 ? runView : runsView) },
   { place: "chat", name: "Chat", key: "c", view: () => chatView },
   { place: "settings", name: "Settings", key: "s", view: () => settingsView },
 ];
-const FIRST = "runs";
 
 const app = {
   agents: [],
+  me: null, // as GET /v1/me has it
+  needs: new Needs(),
   signOut(words = "") {
     useKey(null);
     shown.abort();
+    app.needs.stop();
     navigation.hidden = true;
     signIn(main, { words, signedIn: start });
   },
 };
 
 let shown = new AbortController();
-let place = "";
+let place = null;
 
 function show() {
   const { path, query } = parse(window.location.hash);
-  const found = PLACES.find((each) => each.place === path[0]);
+  const found = PLACES.find((each) => each.place === (path[0] ?? ""));
   if (!found) {
-    window.location.replace(address([FIRST]));
+    window.location.replace(address([]));
     return;
   }
   shown.abort();
   shown = new AbortController();
-  const moved = place !== "" && place !== path[0];
-  place = path[0];
+  const moved = place !== null && place !== found.place;
+  place = found.place;
   for (const link of navigation.querySelectorAll("a")) {
     if (link.dataset.place === place) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
@@ -61,6 +67,7 @@ function show() {
 async function start() {
   fill(main, skeleton());
   try {
+    app.me = await get("me");
     ({ agents: app.agents } = await get("agents"));
   } catch (problem) {
     if (problem.status === 401) return;
@@ -68,21 +75,30 @@ async function start() {
     return;
   }
   navigation.hidden = false;
+  app.needs.start();
   show();
 }
+
+const count = h("span.count", { hidden: true });
+app.needs.listen(() => {
+  count.hidden = !app.needs.count;
+  fill(count, number(app.needs.count), h("span.unseen", {}, " waiting"));
+}, new AbortController().signal);
 
 // -- the frame -------------------------------------------------------------------------------------
 
 fill(navigation,
   h("p.brand", { "aria-hidden": "true" }, "lib-server"),
   h("ul", {}, PLACES.map((each) => h("li", {},
-    h("a", { href: address([each.place]), "data-place": each.place, title: `${each.name} (g ${each.key})` }, icon(each.place), h("span", {}, each.name))))));
+    h("a", { href: address(each.place ? [each.place] : []), "data-place": each.place, title: `${each.name} (g ${each.key})` },
+      icon(each.icon ?? each.place), h("span", {}, each.name), each.place ? null : count)))));
 
 const KEYS = [
   ["/", "search"],
   ...PLACES.map((each) => [`g ${each.key}`, each.name.toLowerCase()]),
   ["j k", "next, previous"],
   ["Enter", "open"],
+  ["a d", "approve, deny"],
   ["?", "these keys"],
   ["Esc", "close, leave a field"],
 ];
@@ -109,20 +125,31 @@ function moveBy(step) {
   next.scrollIntoView({ block: "nearest" });
 }
 
+// Presses the button of what has the focus, or else the only one of its kind.
+function press(name) {
+  const within = document.activeElement.closest("[data-item], .call") ?? main;
+  const found = within.querySelectorAll(`[data-act=${name}]`);
+  if (found.length === 1) found[0].click();
+}
+
 const ACTS = {
   "/": () => main.querySelector("[type=search]")?.focus(),
   "?": () => keys.showModal(),
   j: () => moveBy(1),
   k: () => moveBy(-1),
+  a: () => press("approve"),
+  d: () => press("deny"),
 };
 
 document.addEventListener("keydown", (event) => {
   const typing = event.target.matches("input:not([type=checkbox]), textarea, select");
   if (event.key === "Escape" && typing) event.target.blur();
-  if (typing || keys.open || navigation.hidden || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (typing || document.querySelector("dialog[open]") || navigation.hidden || event.ctrlKey || event.metaKey || event.altKey) return;
   const chosen = prefix === "g" && PLACES.find((each) => each.key === event.key);
   prefix = event.key === "g" && prefix !== "g" ? "g" : "";
-  if (chosen) go([chosen.place]);
+  const opens = event.key === "Enter" && event.target.matches("article[data-item]");
+  if (chosen) go(chosen.place ? [chosen.place] : []);
+  else if (opens) event.target.querySelector("[data-act=open]").click();
   else if (ACTS[event.key] && !prefix) ACTS[event.key]();
   else return;
   event.preventDefault();

@@ -68,7 +68,8 @@ function messageEntry(role, at, ...content) {
 const moment = (words, at, colour = "") => h("p.moment", { class: colour }, words, " ", time(at));
 
 // The conversation of one run. `apply` takes each event of its log once and in order, `piece` the
-// pieces of the reply that is being written; `actions(call)` gives what can be done about a call.
+// pieces of the reply that is being written; `actions(kind, call)` gives what can be done about a
+// call that waits for a person ("approval"), or whose outcome is unknown ("unknown").
 export class Conversation {
   #calls = new Map(); // by key
   #asked = new Map(); // call ids of the reply's calls that have not begun
@@ -195,16 +196,31 @@ export class Conversation {
   }
 
   decide(call, data) {
-    call.entry.open = true;
     this.callState(call, "◷", "waits for approval", "open");
-    const actions = this.actions(call, data);
     if (data.reason) this.add(call, "Why it asks", h("p", {}, String(data.reason)));
-    if (actions) call.entry.append(call.buttons = h("div.actions", {}, actions));
+    this.offer(call, "approval");
     if (this.#live) announce(`${call.name} waits for approval`);
   }
 
-  decided(call, approved, comment, event) {
+  // Shows what can be done about a call, until that is withdrawn.
+  offer(call, kind) {
+    call.entry.open = true;
+    const actions = this.actions(kind, call);
+    if (actions) call.entry.append(call.buttons = h("div.offer", {}, actions));
+  }
+
+  // Nothing waits any more; what became of calls that were cut off can still be settled.
+  end() {
+    for (const call of this.#calls.values()) if (call.state.classList.contains("open")) this.withdraw(call);
+  }
+
+  withdraw(call) {
+    if (call.buttons?.contains(document.activeElement)) call.entry.querySelector("summary").focus();
     call.buttons?.remove();
+  }
+
+  decided(call, approved, comment, event) {
+    this.withdraw(call);
     const by = event.user ? ` by ${event.user}` : "";
     this.callState(call, approved ? "◐" : "⊘", approved ? `approved${by}` : `denied${by}`, approved ? "open" : "off");
     if (comment) this.add(call, approved ? "Comment" : "Why it was denied", h("p", {}, String(comment)));
@@ -241,6 +257,7 @@ const ACTS = {
   },
   "tool.requested"(data, event) {
     const call = this.call(data, event);
+    Object.assign(call, { begun: !data.unstarted, effects: data.effects });
     if (!call.buttons?.isConnected) this.callState(call, "◐", data.unstarted ? "not started" : "running", "open");
     if (data.invalid) this.add(call, "Not valid", h("p", {}, asText(data.invalid)));
   },
@@ -255,9 +272,11 @@ const ACTS = {
   },
   "tool.failed"(data, event) {
     const call = this.call(data, event);
-    call.buttons?.remove();
+    this.withdraw(call);
     this.callState(call, "✗", REASONS[data.reason] ?? String(data.reason), data.reason === "error" || data.reason === "unknown" ? "error" : "off");
     this.add(call, "Error", pre(data.message ?? data.code ?? "", `Error of ${call.name}`));
+    const cutOff = data.reason === "cancelled" && call.effects !== "none";
+    if ((data.reason === "unknown" || cutOff) && call.begun) this.offer(call, "unknown");
   },
   "approval.requested"(data, event) {
     this.decide(this.call(data, event), data);
@@ -267,6 +286,7 @@ const ACTS = {
   },
   "call.settled"(data, event) {
     const call = this.call(data, event);
+    this.withdraw(call);
     this.add(call, `Settled${event.user ? ` by ${event.user}` : ""}`, h("p", {}, data.happened ? "It happened." : "It did not happen."));
   },
   "child.requested"(data, event) {
@@ -304,6 +324,7 @@ const ACTS = {
   },
   "run.completed"(data, event) {
     this.reply({}, event);
+    this.end();
     this.outcome = String(data.outcome);
     const error = data.error ? ` (${data.error.type}): ${data.error.message}` : data.reason ? `: ${data.reason}` : "";
     const words = { COMPLETED: "Completed", FAILED: "Failed", CANCELLED: "Cancelled", BLOCKED: "Blocked by a guard", LIMITED: "Over its budget" };

@@ -2,6 +2,19 @@
 
 import { button, fill, h } from "./html.js";
 
+// Shows a dialog; resolves when it is closed.
+export function show(title, ...content) {
+  return new Promise((resolve) => {
+    const dialog = h("dialog", { "aria-labelledby": "dialog-title" }, h("h2", { id: "dialog-title" }, title), content);
+    dialog.addEventListener("close", () => {
+      dialog.remove();
+      resolve();
+    });
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}
+
 // Resolves to { text } if the person agrees, to null if not.
 export function confirm({ title, detail, yes, field, danger = false }) {
   return new Promise((resolve) => {

@@ -23,6 +23,7 @@ export function failure(problem, retry) {
   return h("div.failure", { role: "alert" },
     h("h2", {}, problem.title ?? "Something went wrong"),
     h("p", {}, detail),
+    problem.facts?.decision ? h("p", {}, `It was ${problem.facts.decision}${problem.facts.decided_by ? ` by ${problem.facts.decided_by}` : ""}.`) : null,
     WAYS_OUT[problem.status] ? h("p.soft", {}, WAYS_OUT[problem.status]) : null,
     problem.errors?.length ? h("ul", {}, problem.errors.map((each) => h("li", {}, `${each.pointer}: ${each.detail}`))) : null,
     problem.requestId ? h("p.soft", {}, "Request ", h("code", {}, problem.requestId), " ", copyButton(problem.requestId, "Copy the request id")) : null,

@@ -4,6 +4,7 @@
 import { get, part, post } from "../api.js";
 import { Attachments } from "../attachments.js";
 import { Conversation } from "../conversation.js";
+import { offers } from "../decisions.js";
 import { followRun, readRun } from "../following.js";
 import { button, fill, h, set } from "../html.js";
 import { address, go, note } from "../router.js";
@@ -120,7 +121,7 @@ class Chat {
     this.#run = run;
     this.#working(true);
     set(this.link, { href: address(["runs", run.id]), hidden: false });
-    const conversation = new Conversation({ from: whole ? 0 : this.#before.length });
+    const conversation = new Conversation({ from: whole ? 0 : this.#before.length, actions: offers(run.id) });
     this.turns.append(conversation.element);
     const messages = new Messages();
     followRun(run.id, {

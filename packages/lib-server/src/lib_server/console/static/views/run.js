@@ -2,6 +2,7 @@
 
 import { addressOf, get, hasKey, part, post } from "../api.js";
 import { Conversation } from "../conversation.js";
+import { offers } from "../decisions.js";
 import { confirm } from "../dialog.js";
 import { followRun, readRun } from "../following.js";
 import { button, download, fill, h, time } from "../html.js";
@@ -47,7 +48,7 @@ function showRun(first, { query, signal }) {
   const title = h("h1", {}, h("bdi", {}, run.agent));
   const question = h("p.question");
   const about = h("div", {}, facts(run));
-  const conversation = new Conversation();
+  const conversation = new Conversation({ actions: offers(run.id) });
   const log = new LogView();
   const spend = new SpendView();
   const problems = h("div");

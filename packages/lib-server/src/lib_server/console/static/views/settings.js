@@ -1,9 +1,16 @@
-// Settings: the look of the console, the server's version, signing out.
+// Settings: the person's credential, API keys, the look of the console, the server's version.
 
 import { addressOf, hasKey } from "../api.js";
 import { button, fill, h } from "../html.js";
 import { plural } from "../text.js";
 import * as theme from "../theme.js";
+import { keysCard } from "./keys.js";
+
+function credential(me) {
+  const facts = [["Id", h("code", {}, me.key_id)], ["Tenant", me.tenant ?? "all"], ["User", me.user ?? "none"], ["Scopes", me.scopes.join(", ") || "none"]];
+  if (me.expires_at) facts.push(["Valid until", me.expires_at.slice(0, 16).replace("T", " ")]);
+  return h("dl.facts", {}, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, h("bdi", {}, value)))));
+}
 
 export async function settingsView({ app, main, signal }) {
   const version = h("dd", {}, "…");
@@ -20,8 +27,9 @@ export async function settingsView({ app, main, signal }) {
         h("dt", {}, "Agents"), h("dd", {}, plural(app.agents.length, "agent")))),
     h("section.card", {}, h("h2", {}, "Credential"),
       hasKey()
-        ? [h("p", {}, "You have signed in with a key; it is kept by this tab alone."), button("Sign out", () => app.signOut())]
-        : h("p", {}, "This server asks for no key. It serves only the machine that it runs on.")));
+        ? [h("p", {}, "You have signed in with a key; it is kept by this tab alone."), credential(app.me), button("Sign out", () => app.signOut())]
+        : h("p", {}, "This server asks for no key. It serves only the machine that it runs on.")),
+    app.me.manages_keys ? keysCard(app.me, signal) : null);
   try {
     const response = await fetch(new URL("../healthz", addressOf("")), { signal, credentials: "omit" });
     const health = await response.json();

@@ -20,7 +20,7 @@ export function signIn(main, { words, signedIn }) {
     submit.disabled = true;
     useKey(key.value.trim(), { remember: remember.checked });
     try {
-      await get("agents");
+      await get("me");
       signedIn();
     } catch (problem) {
       if (problem.status === 401) return; // this form is shown anew, with the reason
