@@ -14,7 +14,7 @@ from lib_server.console.assets import read_assets
 
 MOST_BYTES = 300_000
 UNSAFE = re.compile(
-    r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|setHTML|srcdoc|\beval\b"
+    r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|setHTML|srcdoc|(?<!lib\.)\beval\b"
     r"|new Function|createContextualFragment|setAttribute\(.style|XMLHttpRequest|document\.cookie"
 )
 

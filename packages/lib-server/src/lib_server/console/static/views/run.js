@@ -1,4 +1,4 @@
-// One run: its head, and its conversation, log and spend, which all come from one stream.
+// One run: its head, and its conversation, log, spend and scores, which all come from one stream.
 
 import { addressOf, get, hasKey, part, post } from "../api.js";
 import { Conversation } from "../conversation.js";
@@ -12,6 +12,7 @@ import { announce, copyButton, failure, liveDot, load } from "../state.js";
 import { tabs } from "../tabs.js";
 import { cost, firstLine, number } from "../text.js";
 import { LogView } from "./log.js";
+import { ScoresView } from "./scores.js";
 import { SpendView } from "./spend.js";
 
 const REREAD_MS = 250;
@@ -51,12 +52,13 @@ function showRun(first, { query, signal }) {
   const conversation = new Conversation({ actions: offers(run.id) });
   const log = new LogView();
   const spend = new SpendView();
+  const scores = new ScoresView(run.id);
   const problems = h("div");
   const cancel = button("Cancel", cancelRun, { class: "danger" });
   cancel.hidden = run.status === "closed";
   const panel = (view) => h("section", {}, view.element);
   const panels = tabs(
-    { conversation: ["Conversation", panel(conversation)], log: ["Log", panel(log)], spend: ["Spend", panel(spend)] },
+    { conversation: ["Conversation", panel(conversation)], log: ["Log", panel(log)], spend: ["Spend", panel(spend)], scores: ["Scores", panel(scores)] },
     query.get("tab"),
     (name) => note(["runs", run.id], { tab: name === "conversation" ? "" : name }),
   );
@@ -93,7 +95,7 @@ function showRun(first, { query, signal }) {
 
   document.title = `${run.agent} · ${run.id}`;
   followRun(run.id, {
-    parts: [conversation, log, spend],
+    parts: [conversation, log, spend, scores],
     piece: (data) => conversation.piece(data),
     live: () => conversation.goLive(),
     changed() {
