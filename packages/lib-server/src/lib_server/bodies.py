@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from datetime import datetime
+from datetime import date, datetime
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -269,6 +269,15 @@ class RunFilter(Page):
     session: Id | None = Field(None, description="only the turns of this session")
     roots: Flag = Field(default=False, description="only runs that no other run has started")
     since: Time | None = Field(None, description="only runs that began then or later")
+    summary: Flag = Field(default=False, description="sum each run up; its log may have to be read")
+
+
+class SummaryView(Answer):
+    """A run in short."""
+
+    question: str = Field(description="the first words of what the user has written")
+    tokens: int = Field(description="without those of its child runs, as is the cost")
+    cost: float | None = Field(description="in US dollars; null if a call has no price")
 
 
 class RunView(Answer):
@@ -286,6 +295,7 @@ class RunView(Answer):
     created_at: datetime
     updated_at: datetime
     head: int = Field(description="`seq` of its last event")
+    summary: SummaryView | None = Field(default=None, description="in lists with `summary=true`")
 
 
 class RunList(Answer):
@@ -387,6 +397,47 @@ class OpenAPI(Answer):
     model_config = ConfigDict(extra="allow")
 
     openapi: str
+
+
+# -- spend -----------------------------------------------------------------------------------------
+
+
+class SpendQuery(Query):
+    """What to sum up."""
+
+    by: Literal["agent", "model", "tenant", "user"] = "agent"
+    since: AwareDatetime | None = Field(None, description="30 days ago by default")
+    until: AwareDatetime | None = Field(None, description="now by default")
+
+
+class SpendGroup(Answer):
+    """What the runs of a group have used."""
+
+    name: str | None = Field(description="of the agent, model, tenant or user; null for none")
+    rest: bool = Field(description="true for all that are not among the 50 largest")
+    runs: int
+    tokens: int
+    cost: float = Field(description="in US dollars, of the calls that have a price")
+    unpriced: int = Field(description="how many calls have none")
+
+
+class SpendDay(Answer):
+    """What the runs that began on a day have used."""
+
+    day: date
+    groups: list[SpendGroup]
+
+
+class SpendByDay(Answer):
+    """What runs have used, by day and group."""
+
+    by: Literal["agent", "model", "tenant", "user"]
+    since: datetime
+    until: datetime
+    days: list[SpendDay] = Field(description="in UTC; without days on which no run began")
+    runs: int = Field(description="how many runs are in it")
+    missing: int = Field(description="runs whose logs are still to be read: send the request again")
+    truncated: bool = Field(description="true if only the newest 10,000 runs are considered")
 
 
 # -- approvals -------------------------------------------------------------------------------------

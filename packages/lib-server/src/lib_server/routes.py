@@ -16,6 +16,7 @@ from lib_server.api import (
     runs,
     scores,
     sessions,
+    spend,
 )
 from lib_server.openai import chat, responses
 from lib_server.routing import AnyRoute
@@ -31,6 +32,7 @@ ROUTES: Final[tuple[AnyRoute, ...]] = (
     *blobs.ROUTES,
     *chat.ROUTES,
     *responses.ROUTES,
+    *spend.ROUTES,
     *me.ROUTES,
     *keys.ROUTES,
     *health.ROUTES,

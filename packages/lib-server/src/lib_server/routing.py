@@ -25,6 +25,7 @@ from lib_server.problems import Problem, invalid
 from lib_server.quotas import Quotas
 from lib_server.spending import Spending
 from lib_server.sse import Recheck
+from lib_server.summaries import Summaries
 
 Q_co = TypeVar("Q_co", covariant=True)
 B_co = TypeVar("B_co", covariant=True)
@@ -88,6 +89,7 @@ class Services:
         quotas: what each caller may use.
         spending: what each caller has spent today.
         metrics: what is counted.
+        summaries: of its runs.
         openapi: returns the document of the server, mounted at a path.
         keys: the API keys that it takes; None if it takes none.
         draining: True once the server is shutting down.
@@ -100,6 +102,7 @@ class Services:
     quotas: Quotas
     spending: Spending
     metrics: Metrics
+    summaries: Summaries
     openapi: Callable[[str], Mapping[str, Any]]
     keys: ApiKeys | None = None
     draining: bool = False

@@ -41,6 +41,7 @@ from lib_server.quotas import Quotas
 from lib_server.routes import ROUTES
 from lib_server.routing import AnyRoute, Resource, Services
 from lib_server.spending import Spending
+from lib_server.summaries import Summaries
 
 _log = logging.getLogger("lib_server")
 
@@ -191,6 +192,7 @@ class Server:
                 quotas=self._quotas,
                 spending=self._spending,
                 metrics=self._metrics,
+                summaries=Summaries(engine.store),
                 openapi=self.openapi,
                 keys=keys_of(self.auth),
                 version=__version__,

@@ -35,6 +35,7 @@ from lib_server.bodies import (
     RunView,
     SpendView,
     StartRun,
+    SummaryView,
     TextPart,
     UserMessage,
     WaitFor,
@@ -275,7 +276,14 @@ async def _list(call: Call[RunFilter, None]) -> ASGIApp:
         raise Problem("invalid_cursor", "start the list again without a cursor") from None
     now = call.engine.clock.now()
     more = found[-1].run_id if len(found) == query.limit else None
-    return answer(RunList(runs=[run_view(info, now) for info in found], next_cursor=more))
+    views = [run_view(info, now) for info in found]
+    if query.summary:
+        for info, view in zip(found, views, strict=True):
+            short = await call.services.summaries.of(info)
+            view.summary = SummaryView(
+                question=short.question, tokens=short.tokens, cost=short.cost
+            )
+    return answer(RunList(runs=views, next_cursor=more))
 
 
 async def _get(call: Call[Empty, None]) -> ASGIApp:
