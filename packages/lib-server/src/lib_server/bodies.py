@@ -384,6 +384,17 @@ class EventQuery(Query):
     limit: Count = Field(256, ge=1, le=1000, description="of a page; a stream has no limit")
 
 
+class TraceView(Answer):
+    """The spans of a trace, in the order of a waterfall; times are microseconds since it began."""
+
+    begun_ms: float = Field(description="when it began, in milliseconds since 1970")
+    length: float
+    kinds: dict[str, str] = Field(description="a glyph for each kind of span")
+    marks: dict[str, str] = Field(description="a glyph for each state")
+    spans: list[dict[str, Any]]
+    content: bool
+
+
 class Health(Answer):
     """The state of the server process."""
 

@@ -17,6 +17,7 @@ from lib_server.api import (
     scores,
     sessions,
     spend,
+    trace,
 )
 from lib_server.openai import chat, responses
 from lib_server.routing import AnyRoute
@@ -25,6 +26,7 @@ ROUTES: Final[tuple[AnyRoute, ...]] = (
     *agents.ROUTES,
     *runs.ROUTES,
     *events.ROUTES,
+    *trace.ROUTES,
     *approvals.ROUTES,
     *outcomes.ROUTES,
     *scores.ROUTES,

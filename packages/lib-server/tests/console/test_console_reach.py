@@ -122,6 +122,8 @@ async def test_roles_and_names_tell_the_views_apart(browser: Browser) -> None:
               - listitem:
                 - link "Chat"
               - listitem:
+                - link "Spend"
+              - listitem:
                 - link "Settings"
         """)
         await expect(page.get_by_role("main")).to_match_aria_snapshot("""

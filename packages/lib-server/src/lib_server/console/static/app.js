@@ -13,6 +13,7 @@ import { runView } from "./views/run.js";
 import { runsView } from "./views/runs.js";
 import { settingsView } from "./views/settings.js";
 import { signIn } from "./views/signin.js";
+import { spendPage } from "./views/spending.js";
 
 const main = document.getElementById("main");
 const navigation = document.getElementById("navigation");
@@ -23,6 +24,7 @@ const PLACES = [
   { place: "", icon: "inbox", name: "Inbox", key: "i", view: () => inboxView },
   { place: "runs", name: "Runs", key: "r", view: ({ path }) => (path.length > 1 ? runView : runsView) },
   { place: "chat", name: "Chat", key: "c", view: () => chatView },
+  { place: "spend", name: "Spend", key: "p", view: () => spendPage },
   { place: "settings", name: "Settings", key: "s", view: () => settingsView },
 ];
 

@@ -4,14 +4,16 @@ import { h } from "./html.js";
 
 const MARGIN_ROWS = 10;
 
-// Rows stand in `box`, which scrolls. `row(item)` makes the element of one, `height` pixels high.
+// `row(item)` makes the element of one, `height` pixels high; `nearEnd()` is called when the last
+// rows are in sight, or nearly.
 export class VirtualList {
   #items = [];
   #shown = new Map(); // by key: [element, item]
   #drawn = 0;
 
-  constructor({ row, key, height, label }) {
+  constructor({ row, key, height, label, nearEnd = () => {} }) {
     this.row = row;
+    this.nearEnd = nearEnd;
     this.key = key;
     this.height = height;
     this.inner = h("div.rows", { role: "list", "aria-label": label });
@@ -64,6 +66,7 @@ export class VirtualList {
       element.remove();
       this.#shown.delete(key);
     }
+    if (last === this.#items.length) this.nearEnd();
     let before = null;
     for (const [key, place] of wanted) {
       const item = this.#items[place];

@@ -1,62 +1,59 @@
-// The runs: newest first, live, with filters that stand in the address.
+// The runs: newest first, live, with filters that stand in the address; older ones as one scrolls.
 
-import { get } from "../api.js";
+import { get, part } from "../api.js";
 import { button, fill, h, time } from "../html.js";
 import { VirtualList } from "../list.js";
 import { stateMark } from "../outcomes.js";
 import { address, go, note } from "../router.js";
-import { empty, liveDot, load } from "../state.js";
-import { duration, number, plural } from "../text.js";
+import { empty, liveDot, load, skeleton } from "../state.js";
+import { cost, duration, number, plural } from "../text.js";
 
-const PAGE = 200;
+const PAGE = 100;
 const MOST = 100000;
 const POLL_MS = 3000;
+const MOST_LOOKS = 20; // runs that are read one by one in a poll
 const SPANS = { hour: 3600, day: 86400, week: 7 * 86400, all: 0 };
 const SPAN_NAMES = { hour: "Last hour", day: "Last day", week: "Last week", all: "All" };
 const STATES = { "": "Any status", open: "Open", COMPLETED: "Completed", FAILED: "Failed", CANCELLED: "Cancelled", BLOCKED: "Blocked", LIMITED: "Over budget" };
 
-// Reads pages until there is no more, oldest first.
-async function* pages(query, signal) {
-  let cursor;
-  for (let read = 0; read < MOST; read += PAGE) {
-    const page = await get("runs", { ...query, order: "oldest", limit: PAGE, cursor }, signal);
-    yield page.runs;
-    cursor = page.next_cursor;
-    if (!cursor) return;
-  }
-}
-
-function passes(run, filter) {
-  if (filter.status && (filter.status === "open" ? run.status !== "open" : run.outcome !== filter.status)) return false;
-  if (filter.agent && run.agent !== filter.agent) return false;
-  if (!filter.q) return true;
-  return [run.id, run.agent, run.user, run.tenant, run.root_id].some((each) => each?.toLowerCase().includes(filter.q.toLowerCase()));
+function passes(run, words) {
+  if (!words) return true;
+  return [run.id, run.agent, run.user, run.tenant, run.root_id, run.summary?.question].some((each) => each?.toLowerCase().includes(words.toLowerCase()));
 }
 
 function row(run) {
   const took = run.status === "closed" ? duration((new Date(run.updated_at) - new Date(run.created_at)) / 1000) : "";
+  const { question = "", tokens = 0, cost: dollars = 0 } = run.summary ?? {};
   return h("a.run", { href: address(["runs", run.id]), "data-item": run.id },
     h("span.state", {}, stateMark(run)),
     h("bdi.agent", {}, run.agent),
-    h("span.id", {}, h("code", {}, run.id)),
+    h("span.words", {}, question ? h("bdi", {}, question) : h("code", {}, run.id)),
     h("bdi.user", {}, run.user ?? ""),
     h("bdi.tenant", {}, run.tenant ?? ""),
     h("span.when", {}, time(run.created_at)),
-    h("span.took", {}, took));
+    h("span.took", {}, took),
+    h("span.used", {}, tokens ? number(tokens) : "", tokens ? h("span.unseen", {}, " tokens") : null),
+    h("span.cost", {}, dollars ? cost(dollars) : ""));
 }
+
+const newestFirst = (one, other) => (one.created_at < other.created_at ? 1 : one.created_at > other.created_at ? -1 : 0);
 
 export async function runsView({ app, main, query, signal }) {
   const filter = {
     since: query.get("since") in SPANS ? query.get("since") : "day",
-    status: query.get("status") ?? "",
+    status: query.get("status") in STATES ? query.get("status") : "",
     agent: query.get("agent") ?? "",
+    user: query.get("user") ?? "",
     q: query.get("q") ?? "",
   };
-  const runs = new Map(); // by id, oldest first
+  let runs = new Map(); // by id, newest first
   let waiting = new Map(); // new ones that are not shown yet
+  let cursor = null; // where older runs begin; null if there are none
+  let reading = null; // what was begun last: a page of older runs of another filter is not taken
+  let more = false;
   const dot = liveDot();
   const narrow = window.matchMedia("(max-width: 760px)");
-  const list = new VirtualList({ row, key: (run) => run.id, height: narrow.matches ? 60 : 40, label: "Runs" });
+  const list = new VirtualList({ row, key: (run) => run.id, height: narrow.matches ? 60 : 40, label: "Runs", nearEnd: readMore });
   narrow.addEventListener("change", () => {
     list.height = narrow.matches ? 60 : 40;
     list.draw();
@@ -67,7 +64,7 @@ export async function runsView({ app, main, query, signal }) {
   const chips = h("ul.chips", { "aria-label": "Filters in use" });
   let searching = 0;
 
-  const search = h("input", { type: "search", placeholder: "Search  /", "aria-label": "Search runs by id, agent, user, tenant", value: filter.q, spellcheck: "false", autocomplete: "off" });
+  const search = h("input", { type: "search", placeholder: "Search  /", "aria-label": "Search runs by words, id, agent, user, tenant", spellcheck: "false", autocomplete: "off" });
   search.value = filter.q;
   search.addEventListener("input", () => {
     window.clearTimeout(searching);
@@ -80,9 +77,10 @@ export async function runsView({ app, main, query, signal }) {
     else if (event.key === "Enter" && /^\S{16,}$/.test(search.value.trim()) && !list.items.length) go(["runs", search.value.trim()]);
     else if (event.key === "ArrowDown") list.element.querySelector("[data-item]")?.focus();
   });
+  const user = h("input.user", { type: "text", placeholder: "User", "aria-label": "User", spellcheck: "false", autocomplete: "off", on: { change: () => change({ user: user.value.trim() }) } });
   const select = (name, choices, label) => {
     const element = h("select", { "aria-label": label, on: { change: () => change({ [name]: element.value }) } },
-      Object.entries(choices).map(([value, words]) => h("option", { value, selected: value === filter[name] }, words)));
+      Object.entries(choices).map(([value, words]) => h("option", { value }, words)));
     return element;
   };
   const selects = {
@@ -91,40 +89,47 @@ export async function runsView({ app, main, query, signal }) {
     agent: select("agent", { "": "Any agent", ...Object.fromEntries(app.agents.map((each) => [each.name, each.name])) }, "Agent"),
   };
 
-  function change(more) {
-    const reload = more.since !== undefined && more.since !== filter.since;
-    Object.assign(filter, more);
+  function change(changed) {
+    const reads = Object.entries(changed).some(([name, value]) => name !== "q" && value !== filter[name]);
+    Object.assign(filter, changed);
     note(["runs"], { ...filter, since: filter.since === "day" ? "" : filter.since });
-    for (const [name, element] of Object.entries(selects)) element.value = filter[name];
-    search.value = filter.q;
-    drawChips();
-    if (reload) read();
+    drawFilters();
+    if (reads) read();
     else draw();
   }
 
-  function drawChips() {
-    const used = { status: STATES[filter.status], agent: filter.agent, q: filter.q && `“${filter.q}”` };
+  function drawFilters() {
+    for (const [name, element] of Object.entries(selects)) element.value = filter[name];
+    search.value = filter.q;
+    user.value = filter.user;
+    const used = { status: STATES[filter.status], agent: filter.agent, user: filter.user, q: filter.q && `“${filter.q}”` };
     fill(chips, Object.entries(used).filter(([name]) => filter[name]).map(([name, words]) =>
       h("li", {}, button([words, h("span", { "aria-hidden": "true" }, " ×")], () => change({ [name]: "" }), { "aria-label": `Remove the filter ${words}` }))));
   }
 
   function draw() {
-    const items = [...runs.values()].reverse().filter((run) => passes(run, filter));
-    fill(count, items.length === runs.size ? plural(runs.size, "run") : `${number(items.length)} of ${plural(runs.size, "run")}`);
-    const hint = runs.size ? "Remove a filter to see more." : filter.since === "all" ? "Start one in Chat, or with POST /v1/runs." : "None has begun in this time.";
+    const items = [...runs.values()].filter((run) => passes(run, filter.q));
+    const all = cursor ? `${number(runs.size)}+ runs` : plural(runs.size, "run");
+    fill(count, filter.q ? `${number(items.length)} of ${all}` : all);
     if (items.length) {
       if (!list.element.isConnected) fill(body, list.element);
       list.items = items;
+    } else if (cursor) {
+      if (!body.querySelector(".skeleton")) fill(body, skeleton());
+      readMore();
     } else {
-      fill(body, empty(runs.size ? "No run passes these filters" : "No runs", hint));
+      const filtered = filter.status || filter.agent || filter.user || runs.size;
+      const hint = filtered ? "Remove a filter to see more." : filter.since === "all" ? "Start one in Chat, or with POST /v1/runs." : "None has begun in this time.";
+      fill(body, empty(filtered ? "No run passes these filters" : "No runs", hint));
     }
-    const news = [...waiting.values()].filter((run) => passes(run, filter)).length;
+    const news = [...waiting.values()].filter((run) => passes(run, filter.q)).length;
     fresh.hidden = !news;
     fill(fresh, `${number(news)} new`);
   }
 
-  function showNew() {
-    for (const [id, run] of waiting) runs.set(id, run);
+  async function showNew() {
+    if (waiting.size >= PAGE) await read(); // there may be others between them and what is shown
+    runs = new Map([...waiting.values(), ...runs.values()].sort(newestFirst).map((run) => [run.id, run]));
     waiting = new Map();
     draw();
     list.element.scrollTop = 0;
@@ -132,49 +137,84 @@ export async function runsView({ app, main, query, signal }) {
     list.element.querySelector("[data-item]")?.focus();
   }
 
-  async function readAll(query, taken) {
-    for await (const page of pages(query, signal)) for (const run of page) taken(run);
-  }
-
-  const begin = () => (SPANS[filter.since] ? new Date(Date.now() - SPANS[filter.since] * 1000).toISOString() : undefined);
+  const wanted = () => ({
+    since: SPANS[filter.since] ? new Date(Date.now() - SPANS[filter.since] * 1000).toISOString() : undefined,
+    status: filter.status === "open" ? "open" : undefined,
+    outcome: filter.status === "open" ? undefined : filter.status,
+    agent: filter.agent,
+    user: filter.user,
+    summary: true,
+    limit: PAGE,
+  });
 
   async function read() {
+    const mine = reading = {};
     runs.clear();
     waiting.clear();
-    await load(body, () => readAll({ since: begin() }, (run) => runs.set(run.id, run)), () => null, signal);
-    if (signal.aborted || body.querySelector(".failure")) return;
+    cursor = null;
+    await load(body, () => get("runs", wanted(), signal), (page) => {
+      if (mine === reading) take(page);
+      return null;
+    }, signal);
+    if (signal.aborted || mine !== reading || body.querySelector(".failure")) return;
     draw();
     dot.set("live");
   }
 
-  // What has begun since the newest run, and how the open ones are by now.
+  function take(page) {
+    for (const run of page.runs) runs.set(run.id, run);
+    cursor = runs.size < MOST ? page.next_cursor : null;
+  }
+
+  // Reads the next page of older runs; one at a time.
+  async function readMore() {
+    if (more || !cursor) return;
+    more = true;
+    const mine = reading;
+    try {
+      const page = await get("runs", { ...wanted(), cursor }, signal);
+      if (mine === reading) take(page);
+    } catch (problem) {
+      if (signal.aborted) return;
+      if (problem.status === undefined) throw problem;
+      if (problem.code !== "invalid_cursor") {
+        dot.set("away"); // it is tried again after the next poll
+        return;
+      }
+      if (mine === reading) cursor = null; // that run has been erased
+    } finally {
+      more = false;
+    }
+    draw();
+  }
+
+  // What has come since, and how the open ones that are shown are by now.
   async function poll() {
-    const newest = [...waiting.values()].at(-1) ?? [...runs.values()].at(-1);
+    const mine = reading;
+    const page = await get("runs", wanted(), signal);
     const open = new Set([...runs.values(), ...waiting.values()].filter((run) => run.status === "open").map((run) => run.id));
-    await readAll({ since: newest?.created_at ?? begin() }, (run) => {
-      if (!runs.has(run.id)) waiting.set(run.id, run);
-    });
-    if (open.size) await readAll({ status: "open", since: begin() }, (run) => {
-      open.delete(run.id);
-      put(run);
-    });
-    for (const id of open) put(await get(`runs/${encodeURIComponent(id)}`, {}, signal));
+    const changed = [...page.runs];
+    for (const run of page.runs) open.delete(run.id);
+    for (const id of [...open].slice(0, MOST_LOOKS)) changed.push(await get(`runs/${part(id)}`, {}, signal));
+    if (mine !== reading) return;
+    for (const run of changed) put(run);
   }
 
   function put(run) {
     const place = runs.has(run.id) ? runs : waiting;
     const before = place.get(run.id);
-    if (!before || before.head !== run.head || before.state !== run.state) place.set(run.id, run);
+    if (before && before.head === run.head && before.state === run.state) return;
+    place.set(run.id, { ...run, summary: run.summary ?? before?.summary });
   }
 
   fill(main,
     h("header.head", {}, h("h1", {}, "Runs"), dot.element, count),
-    h("div.filters", { role: "search" }, search, Object.values(selects), chips),
+    h("div.filters", { role: "search" }, search, Object.values(selects), user, chips),
     h("div.news", {}, fresh),
     body);
   main.classList.add("full");
   signal.addEventListener("abort", () => main.classList.remove("full"));
-  drawChips();
+  drawFilters();
   await read();
   while (!signal.aborted) {
     await new Promise((resolve) => {
