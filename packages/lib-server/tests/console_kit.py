@@ -109,8 +109,9 @@ class Opened:
         await self.page.get_by_role("heading", name=f"Try {agent}").wait_for()
         await self.page.get_by_role("textbox").fill(words)
         await self.page.keyboard.press("Enter")
-        await self.page.get_by_role("link", name="Open the run").wait_for()
-        return self.page.url.rpartition("/")[2]
+        link = self.page.get_by_role("link", name="Open the run")
+        await link.wait_for()
+        return (await link.get_attribute("href") or "").rpartition("/")[2]
 
 
 @asynccontextmanager

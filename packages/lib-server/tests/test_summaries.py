@@ -2,7 +2,7 @@
 
 import asyncio
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from server_kit import OneKey, as_, serving
 
@@ -15,6 +15,7 @@ from lib_server import Server
 from lib_server.summaries import Summaries
 
 AT = ManualClock().now()
+S = TypeVar("S", bound=MemoryEventStore)
 
 
 class Counting(MemoryEventStore):
@@ -27,13 +28,18 @@ class Counting(MemoryEventStore):
         return await super().read(run_id, after=after, limit=limit)
 
 
+async def set_up(store: S) -> S:
+    await store.setup()
+    return store
+
+
 def begun(words: str, agent: str = "clerk", days: int = 0) -> list[NewEvent]:
     at = AT + timedelta(days=days)
     message = {"role": "user", "content": words}
     return [NewEvent(k.RUN_STARTED, {"algorithm": agent, "input": [message]}, at)]
 
 
-def called(number: int, tokens: int, cost: str | None, model: str = "m") -> list[NewEvent]:
+def called(number: int, tokens: int, cost: float | None, model: str = "m") -> list[NewEvent]:
     key = f"llm/{number}"
     usage: dict[str, Any] = {"input_tokens": tokens, "output_tokens": 1, "cost": cost}
     reply = {"parts": [{"type": "text", "text": "yes"}], "usage": usage, "model": model}
@@ -52,9 +58,9 @@ def engine_of(store: MemoryEventStore) -> Engine:
 
 
 async def test_a_log_is_read_once_and_then_only_what_has_come_since() -> None:
-    store = Counting()
-    await store.append("open", [*begun("Where is it?"), *called(1, 9, "0.5")], expected=0)
-    await store.append("done", [*begun("x"), *called(1, 4, "0.25"), *ENDED], expected=0)
+    store = await set_up(Counting())
+    await store.append("open", [*begun("Where is it?"), *called(1, 9, 0.5)], expected=0)
+    await store.append("done", [*begun("x"), *called(1, 4, 0.25), *ENDED], expected=0)
     summaries = Summaries(store)
 
     async def both() -> list[tuple[str, int, float | None]]:
@@ -74,7 +80,7 @@ async def test_a_log_is_read_once_and_then_only_what_has_come_since() -> None:
 
 
 async def test_memory_holds_so_many_runs_and_no_more() -> None:
-    store = Counting()
+    store = await set_up(Counting())
     for number in range(4):
         await store.append(f"run-{number}", [*begun("x"), *ENDED], expected=0)
     summaries = Summaries(store, most=2)
@@ -88,8 +94,11 @@ async def test_memory_holds_so_many_runs_and_no_more() -> None:
 
 
 async def test_first_words_are_one_short_line() -> None:
-    store = MemoryEventStore()
-    parts = [{"type": "text", "text": "a\nb"}, {"type": "file", "data": "aGk="}]
+    store = await set_up(MemoryEventStore())
+    parts = [
+        {"type": "text", "text": "a\nb"},
+        {"type": "file", "data": "aGk=", "media_type": "a/b"},
+    ]
     messages = [{"role": "user", "parts": parts}, {"role": "assistant", "content": "no"}]
     await store.append(
         "parts", [NewEvent(k.RUN_STARTED, {"algorithm": "a", "input": messages}, AT)], expected=0
@@ -106,8 +115,8 @@ async def test_first_words_are_one_short_line() -> None:
 
 
 async def test_a_list_holds_summaries_if_they_are_wanted() -> None:
-    store = MemoryEventStore()
-    await store.append("run", [*begun("Where?"), *called(1, 9, "0.5"), *ENDED], expected=0)
+    store = await set_up(MemoryEventStore())
+    await store.append("run", [*begun("Where?"), *called(1, 9, 0.5), *ENDED], expected=0)
     async with serving(Server(engine_of(store))) as up:
         plain = (await up.client.get("/v1/runs")).json()["runs"]
         short = (await up.client.get("/v1/runs?summary=true")).json()["runs"]
@@ -119,9 +128,9 @@ async def test_a_list_holds_summaries_if_they_are_wanted() -> None:
 
 
 async def test_spend_is_summed_up_by_day_and_group() -> None:
-    store = MemoryEventStore()
-    await store.append("a", [*begun("x"), *called(1, 9, "0.1"), *ENDED], expected=0)
-    log = [*begun("x", days=1), *called(1, 9, "0.2"), *called(2, 19, None, "n"), *ENDED]
+    store = await set_up(MemoryEventStore())
+    await store.append("a", [*begun("x"), *called(1, 9, 0.1), *ENDED], expected=0)
+    log = [*begun("x", days=1), *called(1, 9, 0.2), *called(2, 19, None, "n"), *ENDED]
     await store.append("b", log, expected=0)
     await store.append("c", [*begun("x", "cook", 1), *ENDED], expected=0)
     async with serving(Server(engine_of(store))) as up:
@@ -143,7 +152,7 @@ async def test_spend_is_summed_up_by_day_and_group() -> None:
 
 
 async def test_spend_reads_so_many_logs_at_once_and_says_how_many_are_left() -> None:
-    store = Counting()
+    store = await set_up(Counting())
     for number in range(520):
         await store.append(f"run-{number}", [*begun("x", f"a{number % 60}"), *ENDED], expected=0)
     async with serving(Server(engine_of(store))) as up:
@@ -166,7 +175,7 @@ async def test_spend_takes_a_span_of_some_months_at_most() -> None:
         "by=weather",
         "until=9999-12-31T23:59:59%2B00:00",
     ]
-    async with serving(Server(engine_of(MemoryEventStore()))) as up:
+    async with serving(Server(engine_of(await set_up(MemoryEventStore())))) as up:
         answers = [await up.client.get(f"/v1/spend?{span}") for span in spans]
         early = await up.client.get("/v1/spend?until=0001-01-02T00:00:00Z")
 

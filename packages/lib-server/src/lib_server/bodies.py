@@ -594,6 +594,7 @@ class SessionView(Answer):
     """A session."""
 
     id: str
+    agent: str
     status: Literal["open", "closed"]
     outcome: Outcome | None
     tenant: str | None
@@ -635,6 +636,7 @@ class MeView(Answer):
     user: str | None
     scopes: list[Right]
     expires_at: datetime | None
+    uploads: bool = Field(description="true if the server has a place for `/v1/blobs`")
     manages_keys: bool = Field(description="true if it may use `/v1/keys` of this server")
     version: str = Field(description="of the server")
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 MOST_KEPT: Final = 20_000
 """How many runs are kept; each takes about one KiB."""
 
+_ASKING: Final = frozenset({k.RUN_STARTED, k.TURN_REQUESTED})
 _MOST_CHARS: Final = 200
 
 
@@ -49,7 +50,8 @@ class Summary(NamedTuple):
     """A run in short.
 
     Attributes:
-        question: the first words of what the user has written, on one line.
+        question: the first words of what the user has written, on one line; of a session, in its
+            first turn.
         models: what it has used, without its child runs.
     """
 
@@ -84,7 +86,7 @@ class _Entry:
 
     def add(self, events: Iterable[Event]) -> None:
         for event in events:
-            if event.kind == k.RUN_STARTED and fits(event.kind, event.data):
+            if event.kind in _ASKING and not self.question and fits(event.kind, event.data):
                 self.question = _question(event.data.get("input"))
             self.head = max(self.head, event.seq)
             if self.fold is not None:

@@ -23,7 +23,6 @@ async def test_an_answer_is_shown_while_it_is_written_and_then_as_it_was_logged(
 
         writing = page.locator(".message.writing")
         await expect(writing).to_contain_text("Half **of")
-        await expect(page.get_by_role("button", name="Send")).to_be_disabled()
         model.go_on.set()
         await expect(page.locator(".moment.ok")).to_contain_text("Completed")
 
@@ -49,7 +48,7 @@ async def test_a_chat_goes_on_and_a_reload_shows_the_same(browser: Browser) -> N
         await page.reload()
 
         await expect(page.locator(".markdown")).to_have_text(words)
-        await expect(page.locator(".moment.ok")).to_have_count(1)
+        await expect(page.locator(".moment.ok")).to_have_count(2)
 
 
 async def test_stop_cancels_the_run(browser: Browser) -> None:

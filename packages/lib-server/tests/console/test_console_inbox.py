@@ -1,5 +1,6 @@
 """What needs a person: in the inbox, in a run and in a chat, in a real browser."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -33,6 +34,7 @@ async def result(console: Opened, run_id: str) -> dict[str, Any]:
 async def unknown_store() -> MemoryEventStore:
     """Return a store with a run that has failed after a call of unknown outcome."""
     store, at = MemoryEventStore(), ManualClock().now()
+    await store.setup()
     call = {"key": "tool/1", "call_id": "c", "name": "refund", "args": {"order": 7}}
     failed = {"key": "tool/1", "call_id": "c", "reason": "unknown", "code": "x", "message": ""}
     log = [
@@ -142,19 +144,25 @@ async def test_a_call_of_unknown_outcome_is_settled(browser: Browser) -> None:
 
 
 async def test_runs_that_have_failed_stand_in_the_inbox(browser: Browser) -> None:
-    def fails(_: Any) -> str:
-        raise RuntimeError("no model")
-
-    agents = [clerk(), Agent(FunctionClient(fails), name="broken")]
-    async with opened(browser, Server(agents)) as console:
+    store, at = MemoryEventStore(), ManualClock().now()
+    await store.setup()
+    for run_id, minutes in (("late", 50), ("early", 0)):
+        moment = at + timedelta(minutes=minutes)
+        log = [
+            NewEvent(k.RUN_STARTED, {"algorithm": run_id}, moment),
+            NewEvent(k.RUN_COMPLETED, {"outcome": "FAILED"}, moment),
+        ]
+        await store.append(run_id, log, expected=0)
+    async with opened(browser, Server(Engine(store, agents=[clerk()], drive=False))) as console:
         page = console.page
-        run_id = await start(console, "broken")
-        await result(console, run_id)
+        await page.clock.set_fixed_time(at + timedelta(minutes=70))
         await page.reload()
 
-        card = page.get_by_role("article", name="broken failed")
+        cards = page.locator("article.need")
+        await expect(cards).to_have_count(1)
+        card = page.get_by_role("article", name="late failed")
         await card.get_by_role("link", name="Open the run").click()
-        assert page.url.endswith(run_id)
+        assert page.url.endswith("#/runs/late")
 
 
 async def test_a_call_is_approved_in_the_chat_and_in_the_run(browser: Browser) -> None:
@@ -206,6 +214,7 @@ async def test_axe_finds_nothing_in_the_inbox(browser: Browser, width: int, dark
 
 async def test_hostile_arguments_are_only_ever_text(browser: Browser) -> None:
     store, at = MemoryEventStore(), ManualClock().now()
+    await store.setup()
     attack = "<img src=x onerror='window.hacked=1'>\u202egnp.exe"
     call = {"key": f"tool/{attack}", "call_id": "c", "name": attack, "args": {attack: attack}}
     log = [

@@ -23,8 +23,9 @@ ATTACK = "<img src=x onerror=window.hacked=1>\u202e"
 async def spent() -> Server:
     """Return a server of three runs of two agents on two days."""
     store = MemoryEventStore()
+    await store.setup()
     for number, (agent, days, cost) in enumerate(
-        [("clerk", 0, "0.5"), ("clerk", 1, "1.25"), (ATTACK, 1, None)]
+        [("clerk", 0, 0.5), ("clerk", 1, 1.25), (ATTACK, 1, None)]
     ):
         at = NOW - timedelta(days=days)
         usage: dict[str, Any] = {"input_tokens": 1000, "output_tokens": 1, "cost": cost}

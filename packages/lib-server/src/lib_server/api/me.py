@@ -19,6 +19,7 @@ async def _me(call: Call[Empty, None]) -> ASGIApp:
         user=principal.user,
         scopes=sorted(principal.scopes),
         expires_at=None if ends is None else datetime.fromtimestamp(ends, UTC),
+        uploads=call.engine.blobs is not None,
         manages_keys=services.keys is not None and "admin" in principal.scopes,
         version=services.version,
     )

@@ -49,9 +49,12 @@ async def _found(call: Call[Any, Any]) -> tuple[Session, RunInfo]:
     return session, info
 
 
-async def _view(session: Session, info: RunInfo) -> SessionView:
+async def _view(call: Call[Any, Any], session: Session, info: RunInfo) -> SessionView:
+    first = await call.store.read(info.run_id, limit=1)
+    config: dict[str, Any] = first[0].data.get("config", {}) if first else {}
     return SessionView(
         id=info.run_id,
+        agent=str(config.get("algorithm", "")),
         status=info.status,
         outcome=info.outcome,
         tenant=info.tenant,
@@ -75,7 +78,7 @@ async def _start(call: Call[Empty, StartSession]) -> ASGIApp:
         turn_budget=allowed_budget(call, body.agent, body.turn_budget, field="turn_budget"),
         idempotency_key=idempotency_key(call, body.key),
     )
-    view = await _view(session, await session.run.info())
+    view = await _view(call, session, await session.run.info())
     headers = {"location": f"{call.request.scope.get('root_path', '')}/v1/sessions/{session.id}"}
     if session.repeated:
         headers["idempotent-replayed"] = "true"
@@ -84,7 +87,7 @@ async def _start(call: Call[Empty, StartSession]) -> ASGIApp:
 
 async def _get(call: Call[Empty, None]) -> ASGIApp:
     session, info = await _found(call)
-    return answer(await _view(session, info))
+    return answer(await _view(call, session, info))
 
 
 @asynccontextmanager
@@ -151,7 +154,7 @@ async def _history(call: Call[Empty, None]) -> ASGIApp:
 async def _close(call: Call[Empty, None]) -> ASGIApp:
     session, info = await _found(call)
     await session.close(user=call.principal.user)
-    return answer(await _view(session, info), 202)
+    return answer(await _view(call, session, info), 202)
 
 
 _PATH = "/v1/sessions/{session_id}"

@@ -7,7 +7,7 @@ import { address, go, parse } from "./router.js";
 import { failure, skeleton } from "./state.js";
 import { number } from "./text.js";
 import * as theme from "./theme.js";
-import { chatView } from "./views/chat.js";
+import { chatView, sessionView } from "./views/chat.js";
 import { inboxView } from "./views/inbox.js";
 import { runView } from "./views/run.js";
 import { runsView } from "./views/runs.js";
@@ -19,14 +19,17 @@ const main = document.getElementById("main");
 const navigation = document.getElementById("navigation");
 const keys = document.getElementById("keys");
 
-// Places of the navigation: the address's first part, its name, its key after "g", its views.
+// Places: the address's first part, its name, its key after "g", its views; those that are under
+// another one are not in the navigation.
 const PLACES = [
   { place: "", icon: "inbox", name: "Inbox", key: "i", view: () => inboxView },
   { place: "runs", name: "Runs", key: "r", view: ({ path }) => (path.length > 1 ? runView : runsView) },
   { place: "chat", name: "Chat", key: "c", view: () => chatView },
+  { place: "sessions", name: "Session", under: "chat", view: () => sessionView },
   { place: "spend", name: "Spend", key: "p", view: () => spendPage },
   { place: "settings", name: "Settings", key: "s", view: () => settingsView },
 ];
+const LISTED = PLACES.filter((each) => !each.under);
 
 const app = {
   agents: [],
@@ -56,7 +59,7 @@ function show() {
   const moved = place !== null && place !== found.place;
   place = found.place;
   for (const link of navigation.querySelectorAll("a")) {
-    if (link.dataset.place === place) link.setAttribute("aria-current", "page");
+    if (link.dataset.place === (found.under ?? place)) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   main.replaceChildren();
@@ -91,13 +94,13 @@ app.needs.listen(() => {
 
 fill(navigation,
   h("p.brand", { "aria-hidden": "true" }, "lib-server"),
-  h("ul", {}, PLACES.map((each) => h("li", {},
+  h("ul", {}, LISTED.map((each) => h("li", {},
     h("a", { href: address(each.place ? [each.place] : []), "data-place": each.place, title: `${each.name} (g ${each.key})` },
       icon(each.icon ?? each.place), h("span", {}, each.name), each.place ? null : count)))));
 
 const KEYS = [
   ["/", "search"],
-  ...PLACES.map((each) => [`g ${each.key}`, each.name.toLowerCase()]),
+  ...LISTED.map((each) => [`g ${each.key}`, each.name.toLowerCase()]),
   ["j k", "next, previous"],
   ["Enter", "open"],
   ["a d", "approve, deny"],
@@ -147,7 +150,7 @@ document.addEventListener("keydown", (event) => {
   const typing = event.target.matches("input:not([type=checkbox]), textarea, select");
   if (event.key === "Escape" && typing) event.target.blur();
   if (typing || document.querySelector("dialog[open]") || navigation.hidden || event.ctrlKey || event.metaKey || event.altKey) return;
-  const chosen = prefix === "g" && PLACES.find((each) => each.key === event.key);
+  const chosen = prefix === "g" && LISTED.find((each) => each.key === event.key);
   prefix = event.key === "g" && prefix !== "g" ? "g" : "";
   const opens = event.key === "Enter" && event.target.matches("article[data-item]");
   if (chosen) go(chosen.place ? [chosen.place] : []);

@@ -1,5 +1,6 @@
 // A run as a conversation: one entry for each message, call, verdict and turn of fate of its log.
 
+import { send } from "./api.js";
 import { address } from "./router.js";
 import { button, download, fill, h, pre, time, valueTable } from "./html.js";
 import { markdown } from "./markdown.js";
@@ -7,6 +8,8 @@ import { announce } from "./state.js";
 import { asText, firstLine, number } from "./text.js";
 
 const LONG_MESSAGE = 20000;
+const LARGEST_IMAGE = 8 * 1024 * 1024;
+const SHOWN_IMAGES = /^image\/(png|jpeg|gif|webp)$/;
 
 function folded(name, summary, ...content) {
   return h(`details.${name}`, {}, h("summary", {}, summary), ...content);
@@ -28,17 +31,32 @@ function proseOf(value) {
   return value.length > LONG_MESSAGE ? pre(value, "A long message", "message.txt") : markdown(value);
 }
 
+// Content that the server keeps: read when it is wanted, or at once if it is an image.
+function upload(part, name) {
+  const { $blob: digest, size, type } = part.blob;
+  const read = async () => (await send(`blobs/${encodeURIComponent(digest)}`)).blob();
+  const box = h("p.attachment", {}, `${part.type}: ${name} ${number(size)} bytes `,
+    button("Download", async () => download(part.name || "attachment", await read(), "application/octet-stream"), { class: "small" }));
+  if (part.type === "image" && SHOWN_IMAGES.test(type) && size <= LARGEST_IMAGE) {
+    read().then((content) => box.replaceWith(picture(content, type)), () => {}); // else it stays a download
+  }
+  return box;
+}
+
+function picture(content, type) {
+  const source = URL.createObjectURL(new Blob([content], { type }));
+  const image = h("img", { src: source, alt: "attached image" });
+  image.addEventListener("load", () => URL.revokeObjectURL(source), { once: true });
+  return h("figure.attachment", {}, image);
+}
+
 function attachment(part) {
   const name = part.name || part.media_type || part.type;
   const size = part.data ? ` ${number(Math.floor((part.data.replace(/=+$/, "").length * 3) / 4))} bytes` : "";
+  if (part.blob) return upload(part, part.name || part.blob.type);
   if (!part.data) return h("p.attachment", {}, `${part.type}: ${name}${part.url ? `, ${part.url}` : ""}`);
   const bytes = () => Uint8Array.from(window.atob(part.data), (letter) => letter.charCodeAt(0));
-  if (part.type === "image" && /^image\/(png|jpeg|gif|webp)$/.test(part.media_type)) {
-    const source = URL.createObjectURL(new Blob([bytes()], { type: part.media_type }));
-    const image = h("img", { src: source, alt: part.name || "attached image" });
-    image.addEventListener("load", () => URL.revokeObjectURL(source), { once: true });
-    return h("figure.attachment", {}, image);
-  }
+  if (part.type === "image" && SHOWN_IMAGES.test(part.media_type)) return picture(bytes(), part.media_type);
   return h("p.attachment", {}, `${part.type}: ${name}${size} `,
     button("Download", () => download(part.name || "attachment", bytes(), "application/octet-stream"), { class: "small" }));
 }

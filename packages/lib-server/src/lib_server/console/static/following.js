@@ -5,9 +5,11 @@ import { failure } from "./state.js";
 import { follow } from "./stream.js";
 
 const LIVE_AFTER_MS = 300; // what comes later than this after the stream has opened is new
+const AGAIN_MS = 300;
 
 // Follows a run until its end. `parts` have apply(event) and reset(); `piece` takes pieces of replies.
-export async function followRun(id, { parts, piece, changed, live, dot, box, signal }) {
+// A run that is `awaited` may begin in a moment only.
+export async function followRun(id, { parts, piece, changed, live, dot, box, signal, awaited = false }) {
   const path = `runs/${part(id)}/events`;
   let timer;
   try {
@@ -30,6 +32,13 @@ export async function followRun(id, { parts, piece, changed, live, dot, box, sig
       },
     });
   } catch (problem) {
+    if (awaited && problem.status === 404 && !signal.aborted) {
+      await new Promise((resolve) => {
+        window.setTimeout(resolve, AGAIN_MS);
+      });
+      await followRun(id, { parts, piece, changed, live, dot, box, signal, awaited });
+      return;
+    }
     dot.set("away");
     if (problem.status === undefined) throw problem;
     if (!signal.aborted) box.prepend(failure(problem));

@@ -1,33 +1,48 @@
-// A chat with an agent. Each answer is a run, which begins with what was said before; its address
-// holds the run, so that a reload or another browser shows the same.
+// Chats: the agents to choose from, and a conversation with one. A conversation is a session, whose
+// log holds the messages; each is answered by a run of its own, so that a reload, another browser
+// or another server shows the same.
 
-import { get, part, post } from "../api.js";
+import { get, part, post, send } from "../api.js";
 import { Attachments } from "../attachments.js";
 import { Conversation } from "../conversation.js";
 import { offers } from "../decisions.js";
-import { followRun, readRun } from "../following.js";
-import { button, fill, h, set } from "../html.js";
+import { confirm } from "../dialog.js";
+import { followRun } from "../following.js";
+import { button, fill, h } from "../html.js";
 import { address, go, note } from "../router.js";
 import { announce, empty, failure, liveDot, load } from "../state.js";
-import { asText } from "../text.js";
+import { number } from "../text.js";
+
+const SHOWN_TURNS = 20; // the last ones; earlier ones on request
 
 export async function chatView({ app, main, path, signal }) {
+  if (path.length < 2) chooseAgent(app, main);
+  else show(app, main, signal, async () => ({ agent: path[1], session: null }));
+}
+
+export async function sessionView({ app, main, path, signal }) {
   if (path.length < 2) {
-    chooseAgent(app, main);
+    go(["runs"], { agent: "session" });
     return;
   }
-  const [, agent, runId] = path;
+  await show(app, main, signal, async () => {
+    const session = await get(`sessions/${part(path[1])}`, {}, signal);
+    return { agent: session.agent, session };
+  });
+}
+
+async function show(app, main, signal, read) {
   const content = h("div.chat-frame");
   fill(main, content);
   main.classList.add("full");
   signal.addEventListener("abort", () => main.classList.remove("full"));
-  await load(content, async () => (runId ? readRun(runId, signal) : null), (run) => new Chat(agent, run, signal).element, signal);
+  await load(content, read, ({ agent, session }) => new Chat(app, agent, session, signal).element, signal);
   content.querySelector("textarea")?.focus();
 }
 
 function chooseAgent(app, main) {
   fill(main,
-    h("header.head", {}, h("h1", {}, "Chat")),
+    h("header.head", {}, h("h1", {}, "Chat"), h("div.actions", {}, h("a", { href: address(["runs"], { agent: "session" }) }, "Earlier chats"))),
     app.agents.length
       ? h("ul.cards", {}, app.agents.map((agent) => h("li", {}, h("a.card", { href: address(["chat", agent.name]), "data-item": agent.name },
         h("h2", {}, h("bdi", {}, agent.name)),
@@ -36,37 +51,42 @@ function chooseAgent(app, main) {
 }
 
 class Chat {
-  #run = null;
-  #before = []; // messages before the next one
+  #session; // its id, "" before the first message
+  #turns = []; // { key, element, runId, open }
+  #early = []; // turns that are not shown
   #sending = false;
+  #creation = window.crypto.randomUUID();
 
-  constructor(agent, run, signal) {
+  constructor(app, agent, session, signal) {
     this.agent = agent;
     this.signal = signal;
     this.dot = liveDot();
     this.turns = h("div.turns", { role: "log", "aria-label": "Conversation", "aria-live": "off", tabindex: 0 });
+    this.earlier = button("", () => this.#showEarlier(), { hidden: true });
     this.problems = h("div");
     this.input = h("textarea", { rows: 2, "aria-label": `Message to ${agent}`, placeholder: `Message to ${agent}`, enterkeyhint: "send" });
-    this.attachments = new Attachments((words) => this.#complain({ title: "Too large", message: words }));
+    this.attachments = new Attachments((words) => this.#complain({ title: "Too large", message: words }), app.me.uploads);
     this.send = h("button.primary", { type: "submit" }, "Send");
     this.stop = button("Stop", () => this.#stop(), { class: "danger", hidden: true });
     this.link = h("a", { href: address(["runs"]), hidden: true }, "Open the run");
-    const form = h("form.composer", { on: { submit: (event) => { event.preventDefault(); this.#submit(); } } },
+    this.close = button("Close", () => this.#close(), { hidden: true });
+    this.form = h("form.composer", { on: { submit: (event) => { event.preventDefault(); this.#submit(); } } },
       this.attachments.list, this.input, h("div.actions", {}, this.attachments.input, this.attachments.button, this.link, this.stop, this.send));
-    this.attachments.listen(form);
+    this.attachments.listen(this.form);
     this.input.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
       event.preventDefault();
       this.#submit();
     });
-    const title = h("h1", {}, h("bdi", {}, agent));
     this.element = h("div.chat", {},
-      h("header.head", {}, title, this.dot.element, h("div.actions", {}, button("New chat", () => go(["chat", agent])))),
-      this.turns, this.problems, form);
-    if (run) this.#follow(run, true);
+      h("header.head", {}, h("h1", {}, h("bdi", {}, agent)), this.dot.element,
+        h("div.actions", {}, this.close, button("New chat", () => go(["chat", agent])))),
+      this.earlier, this.turns, this.problems, this.form);
+    this.#session = session?.id ?? "";
+    if (session) this.#follow();
     else {
       this.dot.element.hidden = true;
-      fill(this.turns, empty(`Try ${agent}`, "What you write starts a run, with everything visible that a customer would not see."));
+      fill(this.turns, empty(`Try ${agent}`, "What you write starts a session, with everything visible that a customer would not see."));
     }
   }
 
@@ -84,88 +104,166 @@ class Chat {
 
   async #submit() {
     const words = this.input.value.trim();
-    const files = await this.attachments.parts();
-    if ((!words && !files.length) || this.#sending || this.#run?.status === "open") return;
+    if ((!words && this.attachments.empty) || this.#sending) return;
     this.#sending = true;
     this.send.disabled = true;
     fill(this.problems);
-    const content = files.length ? [...(words ? [{ type: "text", text: words }] : []), ...files] : words;
-    const input = [...this.#before, { role: "user", content }];
     try {
-      const run = await post("runs", { agent: this.agent, input }, { "Idempotency-Key": window.crypto.randomUUID() });
+      const files = await this.attachments.parts();
+      const content = files.length ? [...(words ? [{ type: "text", text: words }] : []), ...files] : words;
+      if (!this.#session) await this.#begin();
+      await post(`sessions/${part(this.#session)}/messages`, { input: [{ role: "user", content }] }, { "Idempotency-Key": window.crypto.randomUUID() });
       this.input.value = "";
       this.attachments.clear();
-      if (!this.#run) this.turns.replaceChildren();
-      note(["chat", this.agent, run.id]);
-      this.#follow(run, !this.#run);
     } catch (problem) {
       if (problem.status === undefined) throw problem;
       this.#complain(problem);
     } finally {
       this.#sending = false;
-      this.send.disabled = this.#run?.status === "open";
+      this.send.disabled = false;
     }
   }
 
+  async #begin() {
+    const session = await post("sessions", { agent: this.agent }, { "Idempotency-Key": this.#creation });
+    this.#session = session.id;
+    this.turns.replaceChildren();
+    note(["sessions", session.id]);
+    this.#live = true; // there is no turn yet
+    this.#follow();
+  }
+
   async #stop() {
+    const turn = this.#turns.find((each) => each.open && each.runId);
+    if (!turn) return;
     this.stop.disabled = true;
     try {
-      await post(`runs/${part(this.#run.id)}/cancel`, { reason: "stopped in the chat" });
+      await post(`runs/${part(turn.runId)}/cancel`, { reason: "stopped in the chat" });
     } catch (problem) {
       this.#complain(problem);
     }
     this.stop.disabled = false;
   }
 
-  #follow(run, whole) {
-    this.#run = run;
-    this.#working(true);
-    set(this.link, { href: address(["runs", run.id]), hidden: false });
-    const conversation = new Conversation({ from: whole ? 0 : this.#before.length, actions: offers(run.id) });
-    this.turns.append(conversation.element);
-    const messages = new Messages();
-    followRun(run.id, {
-      parts: [{ apply: (event) => this.#keepEnd(() => conversation.apply(event)), reset: () => conversation.reset() }, messages],
-      piece: (data) => this.#keepEnd(() => conversation.piece(data)),
-      live: () => conversation.goLive(),
-      changed: (event) => {
-        if (event.kind !== "lib.run.completed") return;
-        this.#before = messages.all;
-        this.#working(false);
-      },
+  async #close() {
+    const answer = await confirm({ title: "Close this session?", detail: "What was sent is still answered; nothing more can be sent.", yes: "Close the session", danger: true });
+    if (!answer) return;
+    try {
+      await send(`sessions/${part(this.#session)}`, { method: "DELETE" });
+    } catch (problem) {
+      this.#complain(problem);
+    }
+  }
+
+  // The log of the session: which turns there are, and by which runs they are answered.
+  #follow() {
+    this.dot.element.hidden = false;
+    this.close.hidden = false;
+    followRun(this.#session, {
+      parts: [{ apply: (event) => this.#apply(event), reset: () => this.#reset() }],
+      piece: () => {},
+      live: () => this.#showLast(),
+      changed: () => {},
       dot: this.dot,
       box: this.problems,
       signal: this.signal,
     });
   }
 
-  #working(open) {
-    this.#run = { ...this.#run, status: open ? "open" : "closed" };
-    this.dot.element.hidden = !open;
-    this.stop.hidden = !open;
-    this.send.disabled = open;
-    if (!open) announce("The answer is complete");
-  }
-}
-
-// The messages of a run as the input of the next one: what it began with, and its answer.
-class Messages {
-  all = [];
-
-  reset() {
-    this.all = [];
+  #reset() {
+    this.#turns = [];
+    this.#early = [];
+    this.turns.replaceChildren();
   }
 
-  apply({ kind, data }) {
-    if (kind === "lib.run.started") this.all = (data.input ?? []).filter((each) => each.role === "user" || each.role === "assistant").map(asInput);
-    if (kind === "lib.run.completed" && data.output) this.all.push({ role: "assistant", content: asText(data.output) });
+  #apply({ kind, data, at, user }) {
+    if (kind === "lib.turn.requested") this.#keepEnd(() => this.#requested(data, at, user));
+    if (kind === "lib.turn.started") this.#started(data);
+    if (kind === "lib.turn.completed") this.#ended(data);
+    if (kind === "lib.run.completed") {
+      this.form.hidden = true;
+      this.close.hidden = true;
+      this.turns.append(h("p.moment", {}, "The session is closed"));
+    }
+    this.#drawState();
   }
-}
 
-const INPUT_PARTS = { text: ["type", "text"], image: ["type", "data", "url", "media_type"], audio: ["type", "data", "url", "media_type"], file: ["type", "data", "url", "media_type", "name"] };
+  #requested(data, at, user) {
+    const conversation = new Conversation();
+    conversation.apply({ kind: "lib.turn.requested", data, at, user });
+    const element = h("div.turn", {}, conversation.element);
+    this.#turns.push({ key: data.signal_id, element, runId: "", open: true, shown: false });
+    this.turns.append(element);
+  }
 
-function asInput(message) {
-  if (typeof message.content === "string") return { role: message.role, content: message.content };
-  const parts = message.parts.filter((each) => each.type === "text" || each.data || each.url);
-  return { role: message.role, content: parts.map((each) => Object.fromEntries(INPUT_PARTS[each.type].filter((name) => each[name]).map((name) => [name, each[name]]))) };
+  #started({ key, run_id: runId }) {
+    const turn = this.#turns.find((each) => each.key === key);
+    if (!turn) return;
+    turn.runId = runId;
+    turn.shown = this.#live;
+    if (turn.shown) this.#showTurn(turn);
+  }
+
+  #ended({ key }) {
+    const turn = this.#turns.find((each) => each.key === key);
+    if (turn) turn.open = false;
+    if (this.#live) announce("The answer is complete");
+  }
+
+  #live = false;
+
+  // After the log has been read: the last turns are shown, and from now on each one.
+  #showLast() {
+    if (this.#live) return;
+    this.#live = true;
+    const begun = this.#turns.filter((each) => each.runId && !each.shown);
+    this.#early = begun.slice(0, -SHOWN_TURNS);
+    for (const turn of this.#early) turn.element.hidden = true;
+    for (const turn of begun.slice(-SHOWN_TURNS)) this.#showTurn(turn);
+    this.#drawState();
+  }
+
+  #showEarlier() {
+    const next = this.#early.splice(-SHOWN_TURNS);
+    for (const turn of next) {
+      turn.element.hidden = false;
+      this.#showTurn(turn);
+    }
+    this.#drawState();
+  }
+
+  // Shows the run that answers a turn in the place of its message.
+  #showTurn(turn) {
+    turn.shown = true;
+    const conversation = new Conversation({ actions: offers(turn.runId) });
+    const problems = h("div");
+    let first = true;
+    followRun(turn.runId, {
+      parts: [{
+        apply: (event) => this.#keepEnd(() => {
+          conversation.apply(event);
+          if (first) fill(turn.element, conversation.element, problems);
+          first = false;
+        }),
+        reset: () => conversation.reset(),
+      }],
+      piece: (data) => this.#keepEnd(() => conversation.piece(data)),
+      live: () => conversation.goLive(),
+      changed: () => {},
+      dot: liveDot(),
+      box: turn.element,
+      signal: this.signal,
+      awaited: true,
+    });
+  }
+
+  #drawState() {
+    const open = this.#turns.find((each) => each.open);
+    this.stop.hidden = !open?.runId;
+    const last = this.#turns.findLast((each) => each.runId);
+    this.link.hidden = !last;
+    if (last) this.link.setAttribute("href", address(["runs", last.runId]));
+    this.earlier.hidden = !this.#early.length;
+    fill(this.earlier, `Show earlier turns (${number(this.#early.length)})`);
+  }
 }

@@ -1,6 +1,6 @@
 // One run: its head, and its conversation, log, spend and scores, which all come from one stream.
 
-import { addressOf, get, hasKey, part, post } from "../api.js";
+import { addressOf, get, hasKey, part, post, send } from "../api.js";
 import { Conversation } from "../conversation.js";
 import { offers } from "../decisions.js";
 import { confirm } from "../dialog.js";
@@ -74,6 +74,16 @@ function showRun(first, { query, signal }) {
     }
   }
 
+  async function downloadTrace() {
+    try {
+      const page = await send(`runs/${part(run.id)}/trace`, { headers: { Accept: "text/html" } });
+      download(`trace-${run.id}.html`, await page.text(), "text/html");
+    } catch (problem) {
+      if (problem.status === undefined) throw problem;
+      problems.prepend(failure(problem));
+    }
+  }
+
   let rereading = 0;
 
   // What is in no event, the spend and what the run waits for, is read again after the last of many.
@@ -109,9 +119,11 @@ function showRun(first, { query, signal }) {
   return [
     h("header.head", {}, title, mark, dot.element,
       h("div.actions", {},
+        run.agent === "session" ? h("a", { href: address(["sessions", run.id]) }, "Open the session") : null,
         cancel,
         copyButton(curl(run.id), "Copy a curl line that follows this run", "Copy curl"),
-        button("Download", () => download(`${run.id}.json`, JSON.stringify(log.events, null, 2), "application/json"), { "aria-label": "Download the log as JSON" }))),
+        button("Download", () => download(`${run.id}.json`, JSON.stringify(log.events, null, 2), "application/json"), { "aria-label": "Download the log as JSON" }),
+        button("Trace", downloadTrace, { "aria-label": "Download the trace as a page" }))),
     question,
     about,
     problems,

@@ -8,6 +8,7 @@ import { address, go, note } from "../router.js";
 import { empty, liveDot, load, skeleton } from "../state.js";
 import { cost, duration, number, plural } from "../text.js";
 
+const SESSION = "session"; // the agent of every session
 const PAGE = 100;
 const MOST = 100000;
 const POLL_MS = 3000;
@@ -24,7 +25,7 @@ function passes(run, words) {
 function row(run) {
   const took = run.status === "closed" ? duration((new Date(run.updated_at) - new Date(run.created_at)) / 1000) : "";
   const { question = "", tokens = 0, cost: dollars = 0 } = run.summary ?? {};
-  return h("a.run", { href: address(["runs", run.id]), "data-item": run.id },
+  return h("a.run", { href: address([run.agent === SESSION ? "sessions" : "runs", run.id]), "data-item": run.id },
     h("span.state", {}, stateMark(run)),
     h("bdi.agent", {}, run.agent),
     h("span.words", {}, question ? h("bdi", {}, question) : h("code", {}, run.id)),
@@ -86,7 +87,7 @@ export async function runsView({ app, main, query, signal }) {
   const selects = {
     since: select("since", SPAN_NAMES, "Started in"),
     status: select("status", STATES, "Status"),
-    agent: select("agent", { "": "Any agent", ...Object.fromEntries(app.agents.map((each) => [each.name, each.name])) }, "Agent"),
+    agent: select("agent", { "": "Any agent", ...Object.fromEntries(app.agents.map((each) => [each.name, each.name])), [SESSION]: "Sessions" }, "Agent"),
   };
 
   function change(changed) {
@@ -137,6 +138,9 @@ export async function runsView({ app, main, query, signal }) {
     list.element.querySelector("[data-item]")?.focus();
   }
 
+  // The turns of sessions are runs; sessions themselves are shown only where they are wanted.
+  const belongs = (run) => run.agent !== SESSION || filter.agent === SESSION;
+
   const wanted = () => ({
     since: SPANS[filter.since] ? new Date(Date.now() - SPANS[filter.since] * 1000).toISOString() : undefined,
     status: filter.status === "open" ? "open" : undefined,
@@ -162,7 +166,7 @@ export async function runsView({ app, main, query, signal }) {
   }
 
   function take(page) {
-    for (const run of page.runs) runs.set(run.id, run);
+    for (const run of page.runs) if (belongs(run)) runs.set(run.id, run);
     cursor = runs.size < MOST ? page.next_cursor : null;
   }
 
@@ -197,7 +201,7 @@ export async function runsView({ app, main, query, signal }) {
     for (const run of page.runs) open.delete(run.id);
     for (const id of [...open].slice(0, MOST_LOOKS)) changed.push(await get(`runs/${part(id)}`, {}, signal));
     if (mine !== reading) return;
-    for (const run of changed) put(run);
+    for (const run of changed) if (belongs(run)) put(run);
   }
 
   function put(run) {
