@@ -69,7 +69,7 @@ async def test_attachments_are_uploaded_and_read_back(browser: Browser) -> None:
         await page.locator("input[type=file]").set_input_files(file)  # pyright: ignore[reportArgumentType] - a plain dictionary is taken
         await page.get_by_role("textbox").fill("read it")
         await page.keyboard.press("Enter")
-        await expect(page.locator(".moment.ok")).to_have_count(1)
+        await expect(page.locator(".moment.error").last).to_contain_text("takes text, not file")
 
         attached = page.locator(".message.user .attachment")
         async with page.expect_download() as downloading:

@@ -27,7 +27,7 @@ async def spent() -> Server:
     for number, (agent, days, cost) in enumerate(
         [("clerk", 0, 0.5), ("clerk", 1, 1.25), (ATTACK, 1, None)]
     ):
-        at = NOW - timedelta(days=days)
+        at = NOW - timedelta(days=days, hours=1)
         usage: dict[str, Any] = {"input_tokens": 1000, "output_tokens": 1, "cost": cost}
         reply: dict[str, Any] = {"parts": [], "usage": usage, "model": "m"}
         log = [
