@@ -124,6 +124,7 @@ async def test_the_server_filters_and_a_search_reads_on_until_it_finds(browser: 
         await expect(words.first).to_have_text("hay 249")
 
         await page.get_by_role("searchbox").fill("needle")
+        await page.keyboard.press("Enter")
         await expect(words).to_have_text(["the needle"])
         await expect(page.get_by_text("1 of 251 runs")).to_be_visible()
         await page.get_by_role("searchbox").fill("")

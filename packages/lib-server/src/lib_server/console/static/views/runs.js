@@ -69,14 +69,17 @@ export async function runsView({ app, main, query, signal }) {
   search.value = filter.q;
   search.addEventListener("input", () => {
     window.clearTimeout(searching);
-    searching = window.setTimeout(() => change({ q: search.value.trim() }), 100);
+    searching = window.setTimeout(() => change({}), 100);
   });
   signal.addEventListener("abort", () => window.clearTimeout(searching));
   search.addEventListener("keydown", (event) => {
-    if (event.key === "Enter") window.clearTimeout(searching); // it would replace the address of the run
-    if (event.key === "Enter" && runs.has(search.value.trim())) go(["runs", search.value.trim()]);
-    else if (event.key === "Enter" && /^\S{16,}$/.test(search.value.trim()) && !list.items.length) go(["runs", search.value.trim()]);
-    else if (event.key === "ArrowDown") list.element.querySelector("[data-item]")?.focus();
+    const words = search.value.trim();
+    if (event.key === "Enter") {
+      window.clearTimeout(searching); // it would replace the address of the run
+      if (runs.has(words) || (/^\S{16,}$/.test(words) && !list.items.length)) go(["runs", words]);
+      else change({});
+    }
+    if (event.key === "ArrowDown") list.element.querySelector("[data-item]")?.focus();
   });
   const user = h("input.user", { type: "text", placeholder: "User", "aria-label": "User", spellcheck: "false", autocomplete: "off", on: { change: () => change({ user: user.value.trim() }) } });
   const select = (name, choices, label) => {
@@ -92,7 +95,8 @@ export async function runsView({ app, main, query, signal }) {
 
   function change(changed) {
     const reads = Object.entries(changed).some(([name, value]) => name !== "q" && value !== filter[name]);
-    Object.assign(filter, changed);
+    window.clearTimeout(searching);
+    Object.assign(filter, { q: search.value.trim() }, changed); // words that wait are not lost
     note(["runs"], { ...filter, since: filter.since === "day" ? "" : filter.since });
     drawFilters();
     if (reads) read();
