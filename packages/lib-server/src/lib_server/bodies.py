@@ -417,8 +417,8 @@ class SpendQuery(Query):
     """What to sum up."""
 
     by: Literal["agent", "model", "tenant", "user"] = "agent"
-    since: AwareDatetime | None = Field(None, description="30 days ago by default")
-    until: AwareDatetime | None = Field(None, description="now by default")
+    since: Time | None = Field(None, description="30 days ago by default")
+    until: Time | None = Field(None, description="now by default")
 
 
 class SpendGroup(Answer):
