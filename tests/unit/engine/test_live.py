@@ -23,7 +23,7 @@ from lib.errors import RunNotFound
 from lib.events import MemoryEventStore
 from lib.events.live import LocalLive
 from lib.events.wakeups import Wakeups
-from lib.llm import CutOff, Delta, LLMError, Reply, ScriptedClient
+from lib.llm import CutOff, Delta, LLMError, Reply, ScriptedClient, ToolCall
 from lib.privacy.redactor import PatternRedactor
 from lib.resilience import RetryPolicy
 from lib.testing.agents import make_engine
@@ -47,6 +47,27 @@ class Paced(ScriptedClient):
             self.begun.set()
             await self.may_go_on.wait()
         yield await super().complete(*args, **options)
+
+
+class Held(ScriptedClient):
+    """Streams replies whose connections only `aclose` returns, as `returned` counts them."""
+
+    def __init__(self, *replies: Any) -> None:
+        super().__init__(replies)
+        self.streams: list[Any] = []
+        self.returned = 0
+
+    def stream(self, *args: Any, **options: Any) -> AsyncIterator[Delta | Reply]:
+        self.streams.append(self._stream(*args, **options))
+        return self.streams[-1]
+
+    async def _stream(self, *args: Any, **options: Any) -> AsyncIterator[Delta | Reply]:
+        try:
+            reply = await super().complete(*args, **options)
+            yield Delta(text="piece")
+            yield reply
+        finally:
+            self.returned += 1
 
 
 async def streamed(run: Run, **options: Any) -> list[Any]:
@@ -348,3 +369,20 @@ async def test_a_hub_subscribes_only_to_runs_that_others_drive() -> None:
     assert live.watched("run")
     hub.discard("run", queue)
     assert not live.watched("run")
+
+
+async def test_a_connection_is_returned_with_the_reply():
+    returned: list[int] = []
+
+    def look_up(n: int) -> str:
+        """Look it up."""
+        returned.append(client.returned)
+        return "found"
+
+    call = ToolCall("c1", "look_up", {"n": 1})
+    client = Held(Reply((call,), stop="tool_calls"), "done")
+    async with Engine(MemoryEventStore(), agents=[Agent(client, tools=[look_up])]) as engine:
+        run = await engine.start("go", stream=True)
+        assert (await run.result()).text == "done"
+    assert returned == [1]
+    assert client.returned == 2

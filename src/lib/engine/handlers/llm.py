@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, cast
@@ -202,12 +202,17 @@ class LLMHandler:
             return await model_call.client.complete(messages, **options)
         key, begun = model_call.request.data["key"], call.clock.monotonic()
         model_call.first_chunk_s = None
-        async for piece in model_call.client.stream(messages, **options):
-            if model_call.first_chunk_s is None:
-                model_call.first_chunk_s = round(call.clock.monotonic() - begun, 6)
-            if isinstance(piece, Reply):
-                return piece
-            call.on_delta(LiveDelta(key=key, attempt=model_call.attempts, delta=piece))
+        pieces = model_call.client.stream(messages, **options)
+        try:
+            async for piece in pieces:
+                if model_call.first_chunk_s is None:
+                    model_call.first_chunk_s = round(call.clock.monotonic() - begun, 6)
+                if isinstance(piece, Reply):
+                    return piece
+                call.on_delta(LiveDelta(key=key, attempt=model_call.attempts, delta=piece))
+        finally:
+            if isinstance(pieces, AsyncGenerator):  # its connection is returned now
+                await pieces.aclose()
         raise InvalidReply("the client's stream ended without a reply", retryable=True)
 
     def _show(self, reply: Reply, model_call: _ModelCall) -> None:
