@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -89,13 +88,14 @@ class Subscriber:
         ended: the event with which the stream is to end, None while it goes on.
     """
 
-    __slots__ = ("_frames", "_limit", "_woken", "ended", "lagged")
+    __slots__ = ("_frames", "_limit", "_waiter", "_woken", "ended", "lagged")
 
     def __init__(self, limit: int) -> None:
         """Begin with no frame."""
-        self._frames: deque[Frame] = deque()
+        self._frames: list[Frame] = []
         self._limit = limit
-        self._woken = asyncio.Event()
+        self._woken = False
+        self._waiter: asyncio.Future[None] | None = None
         self.lagged: bool = False
         self.ended: str | None = None
 
@@ -108,12 +108,16 @@ class Subscriber:
             self.lagged = True
         if not self.lagged:
             self._frames.append(frame)
-        self._woken.set()
+        self._wake()
 
     def end(self, event: str) -> None:
         """Let the stream end with this event."""
         self.ended = self.ended or event
-        self._woken.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        self._woken = True
+        _finish(self._waiter)
 
     def read_again(self) -> None:
         """Take frames again, after those that were dropped are about to be read from the log."""
@@ -122,20 +126,27 @@ class Subscriber:
 
     async def wait(self, timeout_s: float) -> bool:
         """Wait until there is something to do; return False after so many seconds without."""
-        if not self._woken.is_set():
+        if not self._woken:  # less than an asyncio.Event: there is one of these for each stream
+            loop = asyncio.get_running_loop()
+            self._waiter = loop.create_future()
+            timer = loop.call_later(timeout_s, _finish, self._waiter)
             try:
-                async with asyncio.timeout(timeout_s):
-                    await self._woken.wait()
-            except TimeoutError:
-                return False
-        self._woken.clear()
-        return True
+                await self._waiter
+            finally:
+                timer.cancel()
+                self._waiter = None
+        woken, self._woken = self._woken, False
+        return woken
 
     def take(self) -> list[Frame]:
         """Return the frames that wait, and forget them."""
-        frames = list(self._frames)
-        self._frames.clear()
+        frames, self._frames = self._frames, []
         return frames
+
+
+def _finish(waiter: asyncio.Future[None] | None) -> None:
+    if waiter is not None and not waiter.done():
+        waiter.set_result(None)
 
 
 class _Reply:

@@ -34,6 +34,8 @@ async def _overloaded(scope: Any, receive: Any, send: Any) -> None:
 class BoundedProtocol(HttpToolsProtocol):
     """One connection. Its timer runs while a request is incomplete."""
 
+    __slots__ = ("_head_bytes", "_part", "_timer", "_unread", "_until")
+
     limits: ClassVar[Limits]
 
     def __init__(self, *args: Any, **options: Any) -> None:

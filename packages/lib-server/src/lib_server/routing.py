@@ -247,6 +247,10 @@ class Resource:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
+        answer = await self._answer(scope, receive)  # a stream keeps nothing else of its request
+        await answer(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive) -> ASGIApp:
         route = self._routes.get(scope["method"])
         if route is None:
             detail = f"this resource has {self._allow}"
@@ -263,8 +267,7 @@ class Resource:
             query=_query(route, scope["query_string"]),
             body=await _body(route, request),
         )
-        answer = await route.handler(call)
-        await answer(scope, receive, send)
+        return await route.handler(call)
 
 
 async def _always() -> bool:

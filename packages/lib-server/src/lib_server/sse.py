@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -130,9 +130,11 @@ class RunStream:
             gone.add_done_callback(lambda _: subscriber.end(_DISCONNECTED))
             try:
                 await self._send(send, RETRY)
-                async with aclosing(self._contents(subscriber, replies)) as contents:
-                    async for content in contents:
-                        await self._send(send, content)
+                await self._send_log(subscriber, send)
+                await self._send(send, self._sent(replies))
+                await self._send_live(subscriber, send)
+                if subscriber.ended != _DISCONNECTED:
+                    await self._send(send, self._farewell(subscriber))
             except TimeoutError:
                 _log.info("a stream was cut: its client has read nothing for a while")
                 return
@@ -144,31 +146,24 @@ class RunStream:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send(self, send: Send, content: bytes) -> None:
-        async with asyncio.timeout(self._limits.stalled_s):
-            await send({"type": "http.response.body", "body": content, "more_body": True})
+        """Send what is to be sent, if anything.
 
-    async def _contents(
-        self, subscriber: Subscriber, replies: list[Frame]
-    ) -> AsyncGenerator[bytes]:
-        """Yield what is to be sent, until the end."""
+        Raises:
+            TimeoutError: the client has read nothing for too long.
+        """
+        if content:
+            async with asyncio.timeout(self._limits.stalled_s):
+                await send({"type": "http.response.body", "body": content, "more_body": True})
+
+    async def _send_log(self, subscriber: Subscriber, send: Send) -> None:
+        """Send the log from where the client has it, again if what came meanwhile was too much."""
         if self._last > self._info.head:
-            yield message(RESET, {"head": self._info.head})
+            await self._send(send, message(RESET, {"head": self._info.head}))
             self._last = 0
-        while True:
-            async for content in self._replay(subscriber):
-                yield content
-            if not self._ended and subscriber.lagged:
-                subscriber.read_again()
-                continue
-            break
-        if content := self._sent(replies):
-            yield content
-        async with aclosing(self._live(subscriber)) as contents:
-            async for content in contents:
-                yield content
-        if subscriber.ended == _DISCONNECTED:
-            return
-        yield self._farewell(subscriber)
+        await self._replay(subscriber, send)
+        while not self._ended and subscriber.lagged:
+            subscriber.read_again()
+            await self._replay(subscriber, send)
 
     def _farewell(self, subscriber: Subscriber) -> bytes:
         if self._ended and self._last >= self._info.head:
@@ -177,37 +172,28 @@ class RunStream:
             return message(LAGGED, {"after": self._last})
         return message(subscriber.ended, {"after": self._last})
 
-    async def _replay(self, subscriber: Subscriber) -> AsyncGenerator[bytes]:
-        """Yield the log behind what was sent, in pages, unless the stream is to end before."""
+    async def _replay(self, subscriber: Subscriber, send: Send) -> None:
+        """Send the log behind what was sent, in pages, unless the stream is to end before."""
         while not subscriber.ended:
             events = await self._store.read(self._info.run_id, after=self._last, limit=_PAGE)
-            if content := self._sent([event_frame(event) for event in events]):
-                yield content
+            await self._send(send, self._sent([event_frame(event) for event in events]))
             if len(events) < _PAGE:
                 return
             await self._check(subscriber)
 
-    async def _live(self, subscriber: Subscriber) -> AsyncGenerator[bytes]:
-        """Yield what comes, until the run or the stream is to end."""
+    async def _send_live(self, subscriber: Subscriber, send: Send) -> None:
+        """Send what comes, and what is missing before it, until the run or the stream is to end."""
         idle_s = min(self._limits.heartbeat_s, self._limits.recheck_s)
         while not (self._ended or subscriber.lagged or subscriber.ended):
             if not await subscriber.wait(idle_s):
-                yield HEARTBEAT
-            async with aclosing(self._new(subscriber)) as contents:
-                async for content in contents:
-                    yield content
-            await self._check(subscriber)
-
-    async def _new(self, subscriber: Subscriber) -> AsyncGenerator[bytes]:
-        """Yield the frames that have come, and before them what is missing."""
-        frames = [each for each in subscriber.take() if not 0 < each.seq <= self._last]
-        first = next((each.seq for each in frames if each.seq), 0)
-        if first > self._last + 1:
-            async for content in self._replay(subscriber):
-                yield content
+                await self._send(send, HEARTBEAT)
+            frames = subscriber.take()
+            first = next((each.seq for each in frames if each.seq > self._last), 0)
+            if first > self._last + 1:
+                await self._replay(subscriber, send)
             frames = [each for each in frames if not 0 < each.seq <= self._last]
-        if content := self._sent(frames):
-            yield content
+            await self._send(send, self._sent(frames))
+            await self._check(subscriber)
 
     def _sent(self, frames: list[Frame]) -> bytes:
         """Return the content of frames, without late pieces of replies, as sent."""

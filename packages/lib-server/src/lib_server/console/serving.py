@@ -6,6 +6,7 @@ The page holds nothing of any tenant: what it shows, it reads with the key of it
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Final
 
 from starlette.responses import RedirectResponse, Response
@@ -40,12 +41,14 @@ class Console:
         """Wrap an application."""
         self._app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Answer a request."""
         path = route_path(scope)
-        if path not in {"/", "/console"} and not path.startswith(ROOT):
-            await self._app(scope, receive, send)
-            return
+        own = path in {"/", "/console"} or path.startswith(ROOT)
+        return (self._serve if own else self._app)(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = route_path(scope)
         if scope["method"] not in {"GET", "HEAD"}:
             detail = "this resource has GET, HEAD"
             raise Problem("method_not_allowed", detail, headers={"allow": "GET, HEAD"})

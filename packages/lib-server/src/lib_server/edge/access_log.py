@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -29,11 +29,12 @@ class AccessLog:
         self._app = app
         self._monotonic = monotonic
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Answer a request."""
-        if not _log.isEnabledFor(logging.INFO):
-            await self._app(scope, receive, send)
-            return
+        logged = _log.isEnabledFor(logging.INFO)
+        return (self._serve if logged else self._app)(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = self._monotonic()
         try:
             await self._app(scope, receive, send)

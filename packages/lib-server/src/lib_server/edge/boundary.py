@@ -55,15 +55,15 @@ class ProblemBoundary:
         except Exception as error:  # the boundary of a request
             if started:
                 raise
-            context = context_of(scope)
-            request_id = context.request_id
-            problem = _problem(error, request_id)
-            context.problem = problem.code
-            if self._is_other(route_path(scope)):
-                answer = self._other_shape(problem)
-            else:
-                answer = problem.response(path=scope["path"], request_id=request_id)
-            await answer(scope, receive, send)
+            await self._answer(error, scope)(scope, receive, send)
+
+    def _answer(self, error: Exception, scope: Scope) -> ASGIApp:
+        context = context_of(scope)
+        problem = _problem(error, context.request_id)
+        context.problem = problem.code
+        if self._is_other(route_path(scope)):
+            return self._other_shape(problem)
+        return problem.response(path=scope["path"], request_id=context.request_id)
 
     def _is_other(self, path: str) -> bool:
         return path in self._other_paths or path.startswith(self._below)

@@ -6,7 +6,7 @@ page of another site sends its Origin. Both are refused on every route.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Awaitable, Collection
 from ipaddress import ip_address
 from typing import Final
 
@@ -32,8 +32,17 @@ class HostCheck:
         self._hosts = None if hosts is None else frozenset(host.lower() for host in hosts)
         self._local = local
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Answer a request; no frame stays for as long as the answer takes."""
+        self._check(scope)
+        return self._app(scope, receive, send)
+
+    def _check(self, scope: Scope) -> None:
+        """Refuse a request for another host, of another origin or of another machine.
+
+        Raises:
+            Problem: `foreign_host` or `foreign_origin`.
+        """
         hosts, origins = _values(scope, b"host"), _values(scope, b"origin")
         if len(hosts) != 1 or (self._hosts is not None and _name(hosts[0]) not in self._hosts):
             raise Problem("foreign_host", "expected a Host that this server serves")
@@ -41,7 +50,6 @@ class HostCheck:
             raise Problem("foreign_origin", "expected a request of this server's own pages")
         if self._local and not _is_local(scope.get("client")):
             raise Problem("foreign_host", "without an authenticator this machine only is served")
-        await self._app(scope, receive, send)
 
 
 def _values(scope: Scope, name: bytes) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -27,8 +27,8 @@ class RequestId:
         self._app = app
         self._new_id = new_id
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Answer a request; no frame stays for as long as the answer takes."""
         request_id = self._request_id(scope)
         context = Context(request_id=request_id, headers=[(_HEADER, request_id.encode())])
         set_context(scope, context)
@@ -38,7 +38,7 @@ class RequestId:
                 message["headers"] = [*message.get("headers", ()), *context.headers]
             await send(message)
 
-        await self._app(scope, receive, with_id)
+        return self._app(scope, receive, with_id)
 
     def _request_id(self, scope: Scope) -> str:
         sent = next((value for name, value in scope["headers"] if name == _HEADER), None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lib_server.limits import Limits
@@ -22,8 +24,27 @@ class SizeLimit:
         self._app = app
         self._limits = limits
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Answer a request; no frame stays for as long as the answer takes."""
+        ceiling = self._ceiling(scope)
+        read = 0
+
+        async def bounded() -> Message:
+            nonlocal read
+            message = await receive()
+            read += len(message.get("body", b""))
+            if read > ceiling:
+                raise _too_large(ceiling)
+            return message
+
+        return self._app(scope, bounded, send)
+
+    def _ceiling(self, scope: Scope) -> int:
+        """Return how many bytes the body may have.
+
+        Raises:
+            Problem: `headers_too_large`, or `too_large` by what the request declares.
+        """
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         if len(headers) > self._limits.headers:
             detail = f"expected {self._limits.headers} headers at most, got {len(headers)}"
@@ -36,17 +57,7 @@ class SizeLimit:
         declared = next((value for name, value in headers if name == b"content-length"), b"0")
         if declared.isdigit() and int(declared[:20]) > ceiling:
             raise _too_large(ceiling)
-        read = 0
-
-        async def bounded() -> Message:
-            nonlocal read
-            message = await receive()
-            read += len(message.get("body", b""))
-            if read > ceiling:
-                raise _too_large(ceiling)
-            return message
-
-        await self._app(scope, bounded, send)
+        return ceiling
 
 
 def _too_large(ceiling: int) -> Problem:
