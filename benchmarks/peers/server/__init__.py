@@ -1,0 +1,1 @@
+"""Applications that serve agents, each in a process of its own."""
