@@ -859,7 +859,11 @@ REQUIREMENTS = (
         id="server.mcp",
         source="Server package and command line",
         says="POST /mcp, a stateless subset.",
-        missing="the server package comes later",
+        tests=(
+            "packages/lib-server/tests/test_mcp.py::test_the_agents_of_the_server_are_tools_and_their_calls_are_runs",
+            "packages/lib-server/tests/test_mcp.py::test_a_caller_without_credentials_or_scope_is_refused",
+            "packages/lib-server/tests/test_mcp.py::test_a_request_is_answered_with_the_status_of_the_protocol",
+        ),
     ),
     Requirement(
         id="server.a2a",

@@ -11,7 +11,8 @@ from lib._util.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from lib.mcp.functions import Prompt, Resource, prompt, resource
-    from lib.mcp.server import Caller, MCPToolServer
+    from lib.mcp.offered import Caller
+    from lib.mcp.server import MCPToolServer
     from lib.mcp.stdio import serve_stdio
 
 __all__ = [
@@ -28,7 +29,7 @@ if not TYPE_CHECKING:  # type checkers are to see misspelt names
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "Caller": "lib.mcp.server",
+            "Caller": "lib.mcp.offered",
             "MCPToolServer": "lib.mcp.server",
             "Prompt": "lib.mcp.functions",
             "Resource": "lib.mcp.functions",

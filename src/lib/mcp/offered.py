@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, cast
 
 from anyio import CancelScope
@@ -27,7 +29,30 @@ from lib.tools import Tool, ToolContext, ToolRegistry, tool
 Offer: TypeAlias = "Tool | AgentTool | Agent[Any] | Callable[..., Any]"
 Source: TypeAlias = "Iterable[Offer] | ToolRegistry | Agent[Any] | Engine"
 
+StartRun: TypeAlias = Callable[[str, AgentTool], Awaitable[Run[Any]]]
+
 _MAX_ANSWER_CHARS: Final = 200_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """The caller of a request.
+
+    Attributes:
+        tenant: owner of the runs that it starts.
+        user: the person or service that calls.
+        start: starts a run of an agent for it, under limits of its own; None for `Engine.start`.
+        stopping: is set when calls should end because the server does; their runs go on.
+    """
+
+    tenant: str | None = None
+    user: str | None = None
+    start: StartRun | None = field(default=None, repr=False)
+    stopping: asyncio.Event | None = field(default=None, repr=False)
+
+
+CALLER: Final[ContextVar[Caller]] = ContextVar("lib.mcp.caller")
+"""The caller of the call that is carried out."""
 
 
 def agents_in(source: Source) -> list[AgentSpec[Any]]:
@@ -100,14 +125,18 @@ def _agent_tool(offered: AgentTool, engine: Engine) -> Tool:
     schema = None if model is None else model.model_json_schema(mode="serialization")
 
     async def call(arguments: Mapping[str, Any], context: ToolContext) -> Any:
-        run = await engine.start(
-            input_text(arguments),
-            agent=agent,
-            budget=offered.budget,
-            tenant=context.tenant,
-            user=context.user,
-        )
-        return _answer(await _followed(run, context))
+        caller, task = CALLER.get(), input_text(arguments)
+        if caller.start is not None:
+            run = await caller.start(task, offered)
+        else:
+            run = await engine.start(
+                task,
+                agent=agent,
+                budget=offered.budget,
+                tenant=context.tenant,
+                user=context.user,
+            )
+        return _answer(await _followed(run, context, caller.stopping))
 
     return Tool(
         name=offered.name,
@@ -121,29 +150,47 @@ def _agent_tool(offered: AgentTool, engine: Engine) -> Tool:
     )
 
 
-async def _followed(run: Run[Any], context: ToolContext) -> Result[Any]:
-    """Return the end of the run, and report what it does until then; cancelled, it cancels it."""
-    steps = 0
+async def _followed(
+    run: Run[Any], context: ToolContext, stopping: asyncio.Event | None
+) -> Result[Any]:
+    """Return the end of the run, and report what it does until then; cancelled, it cancels it.
+
+    Raises:
+        ToolError: the server stops before the run ends.
+    """
+    stop = asyncio.ensure_future((stopping or asyncio.Event()).wait())
+    end = asyncio.ensure_future(_end(run, context))
     try:
-        async with aclosing(run.stream()) as items:
-            async for item in items:
-                match item:
-                    case RunEnded(result=result):
-                        return result
-                    case ToolStarted(name=name):
-                        steps += 1
-                        context.progress(steps, None, f"calls {name}")
-                    case ApprovalRequested(name=name):
-                        steps += 1
-                        context.progress(steps, None, f"waits for a person to approve {name}")
-                    case _:
-                        pass
+        await asyncio.wait([end, stop], return_when=asyncio.FIRST_COMPLETED)
+        if end.done():
+            return end.result()
+        raise ToolError("failed", f"the server stops; the run {run.id} goes on")
     except asyncio.CancelledError:
         with CancelScope(shield=True):
             await run.cancel("the caller has gone")
         raise
     except RunAbandoned as error:
-        raise ToolError("failed", "the server is stopping: call it again later") from error
+        raise ToolError("failed", f"the server stops; the run {run.id} is resumed later") from error
+    finally:
+        stop.cancel()
+        end.cancel()
+
+
+async def _end(run: Run[Any], context: ToolContext) -> Result[Any]:
+    steps = 0
+    async with aclosing(run.stream()) as items:
+        async for item in items:
+            match item:
+                case RunEnded(result=result):
+                    return result
+                case ToolStarted(name=name):
+                    steps += 1
+                    context.progress(steps, None, f"calls {name}")
+                case ApprovalRequested(name=name):
+                    steps += 1
+                    context.progress(steps, None, f"waits for a person to approve {name}")
+                case _:
+                    pass
     raise AssertionError("a stream ends with the end of the run")
 
 

@@ -6,9 +6,9 @@ import asyncio
 import logging
 import math
 import os
+import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, Protocol, Self, TypeVar
 
@@ -20,7 +20,7 @@ from lib.errors import ToolError
 from lib.events import EventStore
 from lib.llm.schema import violations
 from lib.mcp.functions import Prompt, Resource
-from lib.mcp.offered import Source, agents_in, as_registry
+from lib.mcp.offered import CALLER, Caller, Source, agents_in, as_registry
 from lib.mcp.results import ToolSurface, failure
 from lib.mcp.sdk import MODERN_VERSIONS, MCPError, RequestContext, Server, types
 from lib.tools import Deps, FunctionTool, Tool, ToolContext, ToolRegistry
@@ -29,6 +29,8 @@ from lib.tools.definition import ProgressCallback
 _log = logging.getLogger("lib.mcp")
 
 T = TypeVar("T")
+ANYONE: Final = Caller()
+CALLER_KEY: Final = "lib.mcp.caller"
 _Context = RequestContext[Any, Any]
 _Paged = types.PaginatedRequestParams | None
 
@@ -36,20 +38,10 @@ _MAX_PROBLEMS: Final = 5
 _NOT_FOUND: Final = -32002  # of resources, for clients of 2025-11-25 and before
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
-    """The caller of a request.
-
-    Attributes:
-        tenant: owner of the runs that it starts.
-        user: the person or service that calls.
-    """
-
-    tenant: str | None = None
-    user: str | None = None
-
-
-ANYONE: Final = Caller()
+def caller_of(request: Any) -> Caller:
+    """Return the caller that an HTTP server has put into the scope of a request."""
+    caller: Caller = getattr(request, "scope", {}).get(CALLER_KEY, ANYONE)
+    return caller
 
 
 class MCPToolServer:
@@ -79,7 +71,8 @@ class MCPToolServer:
         prompts: Iterable[Prompt[..., Any]] = (),
         deps: Iterable[object] = (),
         store: EventStore | str | os.PathLike[str] = "memory:",
-        caller: Callable[[Any], Caller] = lambda _request: ANYONE,
+        engine: Engine | None = None,
+        caller: Callable[[Any], Caller] = caller_of,
         max_calls: int = 32,
         page_size: int = 200,
         new_id: Callable[[], str] = new_id,
@@ -95,7 +88,8 @@ class MCPToolServer:
             resources: made by `@resource`.
             prompts: made by `@prompt`.
             deps: the application's own objects, for the tools: `context.deps[Pool]`.
-            store: where the runs of agents are logged, if no engine is served.
+            store: where the runs of agents are logged, if there is no engine for them.
+            engine: carries out the runs of agents that are its own, which `tools` may offer.
             caller: returns the caller of a request of the transport, None on stdio.
             max_calls: how many calls are carried out at once; further ones wait.
             page_size: how many tools, resources or prompts a list has at once.
@@ -109,9 +103,9 @@ class MCPToolServer:
         if min(max_calls, page_size) < 1:
             raise ValueError(f"expected at least 1, got {max_calls=}, {page_size=}")
         self.name = name
+        self._engine: Engine | None = tools if isinstance(tools, Engine) else engine
         agents = agents_in(tools)
-        self._engine: Engine | None = tools if isinstance(tools, Engine) else None
-        if agents:
+        if agents and self._engine is None:
             self._engine = Engine(store, agents=agents, deps=deps)
         self.tools: ToolRegistry = as_registry(tools, self._engine)
         self._surfaces = {tool.name: ToolSurface(tool) for tool in self.tools}
@@ -196,6 +190,7 @@ class MCPToolServer:
 
     def _tool_context(self, context: _Context, on_progress: ProgressCallback | None) -> ToolContext:
         caller = self._caller(context.request)
+        CALLER.set(caller)
         call_id = self._new_id()
         return ToolContext(
             run_id=f"mcp-{call_id}",
@@ -339,13 +334,17 @@ class _Progress:
     def __init__(self, context: _Context) -> None:
         self._context = context
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self._newest: tuple[float, float | None, str] | None = None
         self._done = -math.inf
         self._sending: asyncio.Task[None] | None = None
 
     def report(self, done: float, total: float | None, message: str) -> None:
         """Take a report, from any thread."""
-        self._loop.call_soon_threadsafe(self._take, done, total, message)
+        if threading.get_ident() == self._thread:
+            self._take(done, total, message)
+        else:
+            self._loop.call_soon_threadsafe(self._take, done, total, message)
 
     def _take(self, done: float, total: float | None, message: str) -> None:
         if not math.isfinite(done) or done <= self._done:

@@ -53,6 +53,13 @@ def refund(order: int, context: ToolContext) -> str:
 
 
 @tool(effects="none")
+async def quick(context: ToolContext) -> None:
+    """Report without a pause."""
+    for done in range(3):
+        context.progress(done, 3)
+
+
+@tool(effects="none")
 async def broken() -> str:
     """Fail."""
     raise RuntimeError("postgres://user:secret@10.0.0.1")
@@ -305,6 +312,18 @@ async def test_a_client_that_wants_progress_gets_what_grows(mode: str) -> None:
     assert text(result) == "refunded 7"
     assert seen == sorted(set(seen))
     assert seen[-1] == (3.0, 3.0)
+
+
+async def test_what_is_reported_last_is_sent_before_the_result() -> None:
+    seen: list[float] = []
+
+    async def take(progress: float, total: float | None, message: str | None) -> None:
+        seen.append(progress)
+
+    async with connected(MCPToolServer([quick])) as client:
+        await client.call_tool("quick", {}, progress_callback=take)
+
+    assert seen == [2]
 
 
 async def test_untrusted_output_is_fenced_and_long_output_is_cut() -> None:

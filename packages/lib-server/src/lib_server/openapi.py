@@ -189,8 +189,7 @@ def _responses(
     for code in problems_of(route):
         by_status.setdefault(KINDS[code].status, []).append(code)
     for status, codes in sorted(by_status.items()):
-        responses[str(status)] = {
-            "description": ", ".join(codes),
-            "content": {media_type: {"schema": schema}},
-        }
+        response = responses.setdefault(str(status), {})
+        response["description"] = ", ".join(codes)
+        response.setdefault("content", {})[media_type] = {"schema": schema}
     return responses

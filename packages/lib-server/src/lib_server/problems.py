@@ -52,6 +52,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "key_not_found": Kind(404, "There is no such API key"),
     "blob_not_found": Kind(404, "There is no such blob"),
     "method_not_allowed": Kind(405, "The resource does not have this method"),
+    "not_acceptable": Kind(406, "The caller does not take what the resource has"),
     "timeout": Kind(408, "The request did not arrive in time"),
     "not_pending": Kind(409, "The call does not wait for a decision"),
     "already_decided": Kind(409, "The call has been decided already"),

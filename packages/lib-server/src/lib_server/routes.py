@@ -19,6 +19,7 @@ from lib_server.api import (
     spend,
     trace,
 )
+from lib_server.mcp import route as mcp
 from lib_server.openai import chat, responses
 from lib_server.routing import AnyRoute
 
@@ -37,5 +38,6 @@ ROUTES: Final[tuple[AnyRoute, ...]] = (
     *spend.ROUTES,
     *me.ROUTES,
     *keys.ROUTES,
+    *mcp.ROUTES,
     *health.ROUTES,
 )

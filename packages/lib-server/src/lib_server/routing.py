@@ -92,6 +92,7 @@ class Services:
         summaries: of its runs.
         openapi: returns the document of the server, mounted at a path.
         keys: the API keys that it takes; None if it takes none.
+        mcp: returns what answers at `/mcp`; None where nothing does.
         draining: True once the server is shutting down.
         version: of the server.
     """
@@ -105,6 +106,7 @@ class Services:
     summaries: Summaries
     openapi: Callable[[str], Mapping[str, Any]]
     keys: ApiKeys | None = None
+    mcp: Callable[[], Awaitable[ASGIApp]] | None = None
     draining: bool = False
     version: str = ""
 

@@ -9,7 +9,7 @@ import os
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Any, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 from starlette.routing import Mount, Router
 from starlette.routing import Route as StarletteRoute
@@ -34,6 +34,7 @@ from lib_server.edge.rates import RateLimit
 from lib_server.edge.request_id import RequestId
 from lib_server.edge.size import SizeLimit
 from lib_server.limits import Limits
+from lib_server.mcp.route import MCPEndpoint
 from lib_server.metrics import Metrics, Reading
 from lib_server.openapi import document
 from lib_server.problems import Problem, openai_response
@@ -42,6 +43,9 @@ from lib_server.routes import ROUTES
 from lib_server.routing import AnyRoute, Resource, Services
 from lib_server.spending import Spending
 from lib_server.summaries import Summaries
+
+if TYPE_CHECKING:
+    from lib.mcp import MCPToolServer
 
 _log = logging.getLogger("lib_server")
 
@@ -74,6 +78,7 @@ class Server:
         auth: Authenticator | None = None,
         limits: Limits | None = None,
         console: bool = True,
+        mcp: bool | Callable[[Engine], MCPToolServer] = True,
         hosts: Collection[str] | None = None,
         store: EventStore | str | os.PathLike[str] = "memory:",
         drive: bool = True,
@@ -89,6 +94,8 @@ class Server:
             auth: see above; None for a server of its own machine.
             limits: see above.
             console: serve the console.
+            mcp: offer the agents at `/mcp`, which needs the extra `mcp`; or a function that makes
+                the server of tools, to offer more than them.
             hosts: the names under which the server is reached, without ports. None for any; for
                 those of this machine without `auth`.
             store: where the logs are, if `source` is agents.
@@ -103,6 +110,7 @@ class Server:
         self.auth = auth
         self.limits = limits or Limits()
         self.console = console
+        self._mcp = mcp
         self.routes: tuple[AnyRoute, ...] = ROUTES
         self._metrics = Metrics()
         self._quotas = Quotas(self.limits, clock=clock)
@@ -185,6 +193,8 @@ class Server:
             channels = Channels(engine, self.limits, on_first_piece=observe)
             stack.push_async_callback(channels.close)
             self._measure(engine, channels)
+            endpoint = self._endpoint(engine)
+            stack.push_async_callback(endpoint.close)
             services = Services(
                 engine=engine,
                 channels=channels,
@@ -195,12 +205,17 @@ class Server:
                 summaries=Summaries(engine.store),
                 openapi=self.openapi,
                 keys=keys_of(self.auth),
+                mcp=endpoint.app if self._mcp else None,
                 version=__version__,
             )
             if engine.drives:
                 await stack.enter_async_context(self._working(engine))
             self._services, self._stack = services, stack.pop_all()
         return self
+
+    def _endpoint(self, engine: Engine) -> MCPEndpoint:
+        make = self._mcp if callable(self._mcp) else None
+        return MCPEndpoint(engine, make, max_body_bytes=self.limits.body_bytes)
 
     def _measure(self, engine: Engine, channels: Channels) -> None:
         """Let the metrics have what happens here."""

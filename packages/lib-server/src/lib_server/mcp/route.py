@@ -1,0 +1,188 @@
+"""`POST /mcp`: the agents of the server as tools, for clients of the Model Context Protocol.
+
+Source: modelcontextprotocol.io, Streamable HTTP, 2026-07-28.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import BaseModel, ConfigDict
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from lib.engine import AgentTool, Engine, Run
+from lib.errors import MissingDriver, ToolError
+from lib_server.api.runs import admitted, allowed_budget
+from lib_server.bodies import Empty
+from lib_server.problems import Problem
+from lib_server.routing import JSON, AnyRoute, Call, Route
+
+if TYPE_CHECKING:
+    from lib.mcp import MCPToolServer
+
+_log = logging.getLogger("lib_server")
+_SSE: Final = "text/event-stream"
+
+
+class MCPEndpoint:
+    """The endpoint of a server, opened with its first request: loading the SDK takes a second."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        make: Callable[[Engine], MCPToolServer] | None,
+        *,
+        max_body_bytes: int,
+    ) -> None:
+        """Take what is served; see `transport.opened`."""
+        self._engine = engine
+        self._make = make
+        self._max_body_bytes = max_body_bytes
+        self._stop = asyncio.Event()
+        self._opened: asyncio.Future[ASGIApp] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def app(self) -> ASGIApp:
+        """Return what answers requests.
+
+        Raises:
+            MissingDriver: the extra `mcp` is not installed.
+            Exception: whatever making the server of tools raises.
+        """
+        if self._opened is None:
+            self._opened = asyncio.get_running_loop().create_future()
+            self._task = asyncio.create_task(self._run(self._opened), name="lib_server.mcp")
+        return await asyncio.shield(self._opened)
+
+    async def _run(self, opened: asyncio.Future[ASGIApp]) -> None:
+        try:
+            transport: Any = await asyncio.to_thread(
+                importlib.import_module, "lib_server.mcp.transport"
+            )
+            async with transport.opened(
+                self._engine, self._make, max_body_bytes=self._max_body_bytes
+            ) as app:
+                opened.set_result(app)
+                await self._stop.wait()
+        # Around what opens the endpoint: the requests that wait for it get its error.
+        except Exception as error:  # noqa: BLE001 - see above
+            if opened.done():
+                _log.exception("the endpoint /mcp has failed")
+            else:
+                opened.set_exception(error)
+
+    async def close(self) -> None:
+        """Answer nothing more; safe to repeat."""
+        self._stop.set()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+
+class ProtocolMessage(BaseModel):
+    """A message of JSON-RPC 2.0; the protocol says what is in it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    jsonrpc: str
+
+
+async def _post(call: Call[Empty, None]) -> ASGIApp:
+    call.check_not_draining()
+    _check_media_types(call)
+    services, principal = call.services, call.principal
+    if services.mcp is None:
+        raise Problem("not_found", "this server does not offer its agents over MCP")
+    services.quotas.check_streams(principal)
+    try:
+        app = await services.mcp()
+    except MissingDriver as error:
+        raise Problem("unsupported", "the server lacks the extra mcp") from error
+    body = await call.request.body()
+    answer = services.quotas.counted(principal, app)
+    caller = _caller(call)
+
+    async def answered(scope: Scope, receive: Receive, send: Send) -> None:
+        await answer({**scope, **caller}, _replaying(body, receive), send)
+
+    return answered
+
+
+def _check_media_types(call: Call[Any, Any]) -> None:
+    """Refuse a body that is no JSON, and a client that does not take what may come.
+
+    Raises:
+        Problem: `unsupported_media_type`, `not_acceptable`.
+    """
+    headers = call.request.headers
+    if headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
+        raise Problem("unsupported_media_type", f"expected {JSON}")
+    accepted = {each.partition(";")[0].strip() for each in headers.get("accept", "").split(",")}
+    for media_type in (JSON, _SSE):
+        if not accepted & {media_type, "*/*", f"{media_type.partition('/')[0]}/*"}:
+            raise Problem("not_acceptable", f"expected {JSON} and {_SSE} in Accept")
+
+
+def _caller(call: Call[Any, Any]) -> dict[str, Any]:
+    """Return the member of a scope that says for whom runs are started, and under which limits."""
+    transport: Any = importlib.import_module("lib_server.mcp.transport")
+
+    async def start(task: str, offered: AgentTool) -> Run[Any]:
+        try:
+            budget = allowed_budget(call, offered.algorithm, None, field="budget")
+            async with admitted(call, None, budget) as key:
+                return await call.engine.start(
+                    task,
+                    agent=offered.agent or offered.algorithm,
+                    idempotency_key=key,
+                    tenant=call.principal.tenant,
+                    user=call.principal.user,
+                    budget=budget,
+                    traceparent=call.request.headers.get("traceparent", ""),
+                    tracestate=call.request.headers.get("tracestate"),
+                )
+        except Problem as problem:
+            raise ToolError("denied", f"not called: {problem.detail}") from problem
+
+    caller = transport.Caller(
+        tenant=call.principal.tenant,
+        user=call.principal.user,
+        start=start,
+        stopping=call.services.channels.ending,
+    )
+    return {transport.CALLER_KEY: caller}
+
+
+def _replaying(body: bytes, receive: Receive) -> Receive:
+    """Return what receives a body that was read already, and then what comes after it."""
+    unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return unread.pop() if unread else await receive()
+
+    return replay
+
+
+ROUTES: list[AnyRoute] = [
+    Route(
+        method="POST",
+        path="/mcp",
+        handler=_post,
+        summary="Exchange a message of the Model Context Protocol",
+        tag="mcp",
+        right="run",
+        query=Empty,
+        content=True,
+        answers={
+            200: ProtocolMessage,
+            202: None,
+            400: ProtocolMessage,
+            404: ProtocolMessage,
+        },
+        problems=["not_acceptable", "stream_cap", "draining", "unsupported", "not_found"],
+        events={"message": "a message of the protocol: progress, and at last the result"},
+    ),
+]

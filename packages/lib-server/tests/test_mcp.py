@@ -1,0 +1,269 @@
+"""`POST /mcp` speaks every version of the protocol, behind authentication and limits."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+from mcp.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import CallToolResult, TextContent
+from server_kit import OneKey, as_, echo_agent, serving
+
+from lib import Agent, Engine, tool
+from lib.events import MemoryEventStore, RunQuery
+from lib.llm import FunctionClient
+from lib.mcp import MCPToolServer
+from lib.tools import ToolContext
+from lib_server import Limits, Server
+from lib_server.limits import Quota
+
+MODES = pytest.mark.parametrize("mode", ["auto", "legacy"])
+JSON = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+MODERN = {**JSON, "mcp-protocol-version": "2026-07-28"}
+META: dict[str, Any] = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+
+def call(name: str, **arguments: Any) -> dict[str, Any]:
+    params = {"name": name, "arguments": arguments, "_meta": META}
+    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+
+
+def of_call(name: str) -> dict[str, str]:
+    return {**MODERN, "mcp-method": "tools/call", "mcp-name": name}
+
+
+def text(result: CallToolResult) -> str:
+    return "".join(block.text for block in result.content if isinstance(block, TextContent))
+
+
+@asynccontextmanager
+async def connected(up: Any, mode: str, **headers: str) -> AsyncGenerator[Client]:
+    async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
+        transport = streamable_http_client(f"http://127.0.0.1:{up.port}/mcp", http_client=http)
+        async with Client(transport, mode=mode) as client:
+            yield client
+
+
+@MODES
+async def test_the_agents_of_the_server_are_tools_and_their_calls_are_runs(mode: str) -> None:
+    store = MemoryEventStore()
+    server = Server(Engine(store, agents=[echo_agent(name="clerk")]), auth=OneKey())
+    async with serving(server) as up:
+        async with connected(up, mode, **as_("acme")) as client:
+            names = [each.name for each in (await client.list_tools()).tools]
+            result = await client.call_tool("clerk", {"task": "hello"})
+        runs = [(each.tenant, each.user, each.status) for each in await store.runs(RunQuery())]
+
+    assert (names, text(result)) == (["clerk"], "You wrote: hello")
+    assert runs == [("acme", "u@acme", "closed")]
+
+
+@MODES
+async def test_a_function_makes_what_is_offered_and_tools_see_the_caller(mode: str) -> None:
+    @tool(effects="none")
+    async def whoami(context: ToolContext) -> str:
+        """Return the caller."""
+        for done in range(3):
+            context.progress(done, 3)
+        return f"{context.user} of {context.tenant}"
+
+    seen: list[float] = []
+
+    async def take(progress: float, total: float | None, message: str | None) -> None:
+        seen.append(progress)
+
+    server = Server(
+        echo_agent(), auth=OneKey(), mcp=lambda engine: MCPToolServer([whoami], engine=engine)
+    )
+    async with serving(server) as up, connected(up, mode, **as_("umbrella")) as client:
+        result = await client.call_tool("whoami", {}, progress_callback=take)
+
+    assert text(result) == "u@umbrella of umbrella"
+    assert seen[-1] == 2
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
+async def test_there_is_only_post(method: str) -> None:
+    async with serving(Server(echo_agent())) as up:
+        answer = await up.client.request(method, "/mcp", headers=JSON)
+
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"content-type": "text/plain"}, 415),
+        ({"content-type": "application/jsonp"}, 415),
+        ({"accept": "application/json"}, 406),
+        ({"accept": "text/html"}, 406),
+        ({"origin": "https://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"host": "evil.example"}, 421),
+        ({"mcp-protocol-version": "1999-01-01"}, 400),
+        ({"mcp-name": "other"}, 400),
+        ({"content-type": "application/json; charset=utf-8"}, 200),
+        ({"mcp-session-id": "forged", "last-event-id": "7"}, 200),
+    ],
+)
+async def test_a_request_is_answered_with_the_status_of_the_protocol(
+    headers: dict[str, str], status: int
+) -> None:
+    async with serving(Server(echo_agent())) as up:
+        answer = await up.client.post(
+            "/mcp", headers={**of_call("agent"), **headers}, json=call("agent", task="hello")
+        )
+
+    assert answer.status_code == status
+    assert "mcp-session-id" not in answer.headers
+
+
+async def test_white_space_around_the_values_of_headers_does_not_count() -> None:
+    headers = {**of_call("agent"), "mcp-name": "  agent \t", "host": "localhost"}
+    body = json.dumps(call("agent", task="hello")).encode()
+    head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    async with serving(Server(echo_agent())) as up:
+        reader, writer = await asyncio.open_connection("127.0.0.1", up.port)
+        writer.write(f"POST /mcp HTTP/1.1\r\n{head}content-length: {len(body)}\r\n\r\n".encode())
+        writer.write(body)
+        status = await reader.readline()
+        writer.close()
+
+    assert status.split()[1] == b"200"
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        (b"{", 400, -32700),
+        (b"[]", 400, -32600),
+        (b'{"jsonrpc": "2.0", "id": null, "method": "ping"}', 400, -32600),
+        (b'{"jsonrpc": "2.0", "id": 1, "result": {}}', 400, -32600),
+        (json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).encode(), 400, -32602),
+    ],
+)
+async def test_a_malformed_message_is_an_error_of_the_protocol(
+    body: bytes, status: int, code: int
+) -> None:
+    async with serving(Server(echo_agent())) as up:
+        answer = await up.client.post(
+            "/mcp", headers={**MODERN, "mcp-method": "tools/list"}, content=body
+        )
+
+    assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+
+
+async def test_a_notification_is_accepted() -> None:
+    async with serving(Server(echo_agent())) as up:
+        answers = [
+            await up.client.post(
+                "/mcp",
+                headers=headers,
+                json={
+                    "jsonrpc": "2.0",
+                    "method": "notifications/cancelled",
+                    "params": {"requestId": 1},
+                },
+            )
+            for headers in (JSON, MODERN)
+        ]
+
+    assert [(each.status_code, each.content) for each in answers] == [(202, b""), (202, b"")]
+
+
+async def test_a_body_above_the_limit_is_refused() -> None:
+    async with serving(Server(echo_agent(), limits=Limits(body_bytes=2_000))) as up:
+        declared = await up.client.post("/mcp", headers=MODERN, content=b" " * 2_001)
+
+        async def pieces() -> AsyncGenerator[bytes]:
+            for _ in range(3):
+                yield b" " * 1_000
+
+        streamed = await up.client.post("/mcp", headers=MODERN, content=pieces())
+
+    assert (declared.status_code, streamed.status_code) == (413, 413)
+
+
+async def test_a_caller_without_credentials_or_scope_is_refused() -> None:
+    request: dict[str, Any] = {"headers": of_call("agent"), "json": call("agent", task="x")}
+    async with serving(Server(echo_agent(), auth=OneKey("read"))) as up:
+        without: Any = await up.client.post("/mcp", **request)
+        request["headers"] |= as_("acme")
+        forbidden: Any = await up.client.post("/mcp", **request)
+
+    assert (without.status_code, without.headers["www-authenticate"]) == (
+        401,
+        'Bearer realm="lib-server"',
+    )
+    assert forbidden.status_code == 403
+
+
+async def test_a_run_above_a_quota_is_a_failed_call() -> None:
+    limits = Limits(tenant=Quota(open_runs=0))
+    async with (
+        serving(Server(echo_agent(), auth=OneKey(), limits=limits)) as up,
+        connected(up, "auto", **as_("acme")) as client,
+    ):
+        result = await client.call_tool("agent", {"task": "x"})
+
+    assert result.is_error
+    assert text(result).startswith("not called: ")
+
+
+async def test_a_client_that_closes_the_response_cancels_the_run() -> None:
+    store, begun = MemoryEventStore(), asyncio.Event()
+
+    async def answer(messages: Any) -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    agent = Agent(FunctionClient(answer), name="slow")
+    engine = Engine(store, agents=[agent])
+    async with serving(Server(engine)) as up:
+        sending = asyncio.create_task(
+            up.client.post("/mcp", headers=of_call("slow"), json=call("slow", task="x"))
+        )
+        await begun.wait()
+        sending.cancel()
+        await asyncio.wait([sending])
+        (info,) = await store.runs(RunQuery())
+        result = await engine.run(info.run_id).result(timeout_s=120)
+
+    assert result.outcome == "CANCELLED"
+
+
+async def test_a_server_that_stops_answers_and_lets_the_run_go_on() -> None:
+    store, begun = MemoryEventStore(), asyncio.Event()
+
+    async def answer(messages: Any) -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    engine = Engine(store, agents=[Agent(FunctionClient(answer), name="slow")])
+    async with serving(Server(engine, drain_s=0)) as up:
+        sending = asyncio.create_task(
+            up.client.post("/mcp", headers=of_call("slow"), json=call("slow", task="x"))
+        )
+        await begun.wait()
+        (info,) = await store.runs(RunQuery())
+        await up.stop()
+        result = (await sending).json()["result"]
+
+    assert (result["isError"], info.status) == (True, "open")
+    assert info.run_id in result["content"][0]["text"]
+
+
+async def test_without_the_endpoint_there_is_nothing() -> None:
+    async with serving(Server(echo_agent(), mcp=False)) as up:
+        answer = await up.client.post("/mcp", headers=MODERN, json={})
+
+    assert answer.status_code == 404
