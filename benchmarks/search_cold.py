@@ -1,9 +1,9 @@
-"""The first answer of a process: opening a file of records, and finding the ten nearest.
+"""The first answers of a process: opening a file of records, and finding the ten nearest.
 
     make bench ARGS=search_cold
 
-CPU time of all threads, imports left out. Each answer is that of a fresh process; the least of some
-is shown, and that of the second query. Files are read from the cache of the operating system.
+CPU time of all threads, imports left out, of the first five queries of a fresh process; the least
+of some processes is shown, which take turns. Files are read from the cache of the operating system.
 Vectors are isotropic; every record has a text and metadata, and the answer holds both.
 """
 
@@ -26,7 +26,7 @@ import sqlite_vec
 
 from lib.vector import Record, SQLiteVectorStore
 
-K = 10
+K, QUERIES = 10, 5
 _NEAREST = "SELECT id, distance FROM v WHERE e MATCH ? AND k = ?"
 
 
@@ -70,31 +70,28 @@ def sqlite_vec_file(path: str) -> Any:
     return connection
 
 
-def answers_of_store(path: str, dimension: int) -> tuple[float, float]:
-    async def ask() -> tuple[float, float]:
-        query = isotropic(1, dimension)[0]
-        begun = time.process_time()
+def answers_of_store(path: str, dimension: int) -> list[float]:
+    async def ask() -> list[float]:
+        queries = isotropic(QUERIES, dimension)
+        times = [time.process_time()]
         async with SQLiteVectorStore(path, dimension=dimension) as store:
-            await store.query(query, K)
-            first = time.process_time()
-            await store.query(query, K)
-            return first - begun, time.process_time() - first
+            for query in queries:
+                await store.query(query, K)
+                times.append(time.process_time())
+        return times
 
-    return asyncio.run(ask())
+    return np.diff(asyncio.run(ask())).tolist()
 
 
-def answers_of_sqlite_vec(path: str, dimension: int) -> tuple[float, float]:
-    def ask() -> None:
-        for name, _ in list(connection.execute(_NEAREST, (query, K))):
-            connection.execute("SELECT meta, text FROM d WHERE id = ?", (name,)).fetchall()
-
-    query = isotropic(1, dimension)[0].tobytes()
-    begun = time.process_time()
+def answers_of_sqlite_vec(path: str, dimension: int) -> list[float]:
+    queries = isotropic(QUERIES, dimension)
+    times = [time.process_time()]
     connection = sqlite_vec_file(path)
-    ask()
-    first = time.process_time()
-    ask()
-    return first - begun, time.process_time() - first
+    for query in queries:
+        for name, _ in list(connection.execute(_NEAREST, (query.tobytes(), K))):
+            connection.execute("SELECT meta, text FROM d WHERE id = ?", (name,)).fetchall()
+        times.append(time.process_time())
+    return np.diff(times).tolist()
 
 
 def alone(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -109,20 +106,23 @@ def main() -> None:
     parser.add_argument("--dimension", type=int, default=384)
     parser.add_argument("--rounds", type=int, default=5)
     wanted = parser.parse_args()
-    print("CPU ms                  first   second")
     with tempfile.TemporaryDirectory() as folder:
         own, packed, peer = (str(Path(folder, name)) for name in ("own", "packed", "peer"))
         fill_store(own, wanted.records, wanted.dimension, packed=False)
         fill_store(packed, wanted.records, wanted.dimension, packed=True)
         fill_sqlite_vec(peer, wanted.records, wanted.dimension)
-        for name, answers, path in (
-            ("sqlite", answers_of_store, own),
-            ("sqlite, packed", answers_of_store, packed),
-            ("sqlite-vec", answers_of_sqlite_vec, peer),
-        ):
-            found = [alone(answers, path, wanted.dimension) for _ in range(wanted.rounds)]
-            first, second = (1000 * min(times) for times in zip(*found, strict=True))
-            print(f"{name:20} {first:8.0f} {second:8.1f}", flush=True)
+        engines = {
+            "sqlite": (answers_of_store, own),
+            "sqlite, packed": (answers_of_store, packed),
+            "sqlite-vec": (answers_of_sqlite_vec, peer),
+        }
+        found: dict[str, list[list[float]]] = {name: [] for name in engines}
+        for _ in range(wanted.rounds):
+            for name, (answers, path) in engines.items():
+                found[name].append(alone(answers, path, wanted.dimension))
+    print("CPU ms" + 16 * " " + "".join(f"{number:8}" for number in range(1, QUERIES + 1)))
+    for name, times in found.items():
+        print(f"{name:20}  " + "".join(f"{1000 * least:8.0f}" for least in np.min(times, axis=0)))
 
 
 if __name__ == "__main__":

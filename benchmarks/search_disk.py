@@ -6,7 +6,7 @@
 Data: `real` and `isotropic` of `benchmarks/search_vectors.py`: the MiniLM embeddings of `--minilm`
 again and again, each time with isotropic noise of a quarter of its length; unit vectors in all
 directions. They are upserted into an SQLite file in `--folder`, which a `SQLiteVectorStore` with
-`scratch_dir` then opens; its first query copies them into a scratch file. The folder needs room
+`scratch_dir` then opens; its third query copies them into a scratch file. The folder needs room
 for 4 KB per record of 384 numbers, and is empty again at the end.
 
 Brute force multiplies each block of the same scratch file by the query (BLAS), announces the next
@@ -206,6 +206,11 @@ class Case:
         return line
 
 
+async def three_queries(store: SQLiteVectorStore, query: np.ndarray) -> None:
+    for _ in range(3):  # two search the file, the third one copies the vectors
+        await store.query(query, K)
+
+
 async def measure(arguments: argparse.Namespace, kind: str, rows: int, folder: str) -> None:
     make, asked = data(kind, arguments.minilm, arguments.queries)
     path = Path(folder, "vectors.db")
@@ -223,10 +228,10 @@ async def measure(arguments: argparse.Namespace, kind: str, rows: int, folder: s
     before, peak = anonymous_bytes(), Peak()
     with peak.watched():
         async with SQLiteVectorStore(path, dimension=DIMENSION, scratch_dir=folder) as store:
-            _, (cpu, wall, _) = await timed(store.query(asked[0], K))
+            _, (cpu, wall, _) = await timed(three_queries(store, asked[0]))
             now = anonymous_bytes() - before
             print(
-                f"\n{kind}, {rows} x {DIMENSION}: filled in {filled:.0f} s; first query "
+                f"\n{kind}, {rows} x {DIMENSION}: filled in {filled:.0f} s; three queries "
                 f"{cpu / 1e3:.1f} s CPU, {wall / 1e3:.1f} s; anonymous MB {now / 1e6:.0f}, "
                 f"{now / rows:.0f} bytes a row\n"
                 f"{'median ms':18}{'CPU':>9}{'wall':>9}{'disk MB':>9}",

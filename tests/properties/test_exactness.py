@@ -17,10 +17,12 @@ import pytest
 from numpy.typing import NDArray
 
 from lib.vector import InMemoryVectorStore, Metric, Record, SQLiteVectorStore, VectorStore
+from lib.vector.exact.bounds import View
 from lib.vector.exact.codes import Coding, fast_products
 from lib.vector.exact.partition import Partition, Snapshot
+from lib.vector.exact.scan import Scan
 from lib.vector.exact.scratch import Scratch
-from lib.vector.exact.search import Selection, nearest, row_lengths
+from lib.vector.exact.search import Rows, Scoring, Selection, nearest, row_lengths
 from lib.vector.exact.sketch import Basis, Query, Sketch, numpy_products
 from lib.vector.validate import MAX_LENGTH, MIN_LENGTH
 
@@ -297,6 +299,48 @@ def test_sums_of_products_of_bytes_are_rounded_once(width: int) -> None:
     exact = codes.astype(np.int64) @ code[0].astype(np.int64)
 
     assert (numpy_products(code, codes) == exact.astype(np.float32)).all()
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("dimension", DIMENSIONS)
+def test_32_bits_promise_no_less_than_a_row_is_worth(dimension: int, metric: Metric) -> None:
+    failures: list[str] = []
+    for number, (kind, made) in enumerate(KINDS.items()):
+        noise = np.random.default_rng([number, dimension])
+        vectors = stored_as(made(noise, 300, dimension), metric)
+        with np.errstate(all="ignore"):
+            for target in queries(noise, vectors, metric):
+                exact = worths_in_extended_precision(vectors, target, metric)
+                if not (View(target, metric).of_rows(vectors) >= exact).all():
+                    failures.append(kind)
+    assert not failures
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("dimension", DIMENSIONS)
+def test_rows_that_are_shown_once_are_ranked_as_brute_force_does(
+    dimension: int, metric: Metric
+) -> None:
+    failures: list[str] = []
+    for number, (kind, made) in enumerate(KINDS.items()):
+        noise = np.random.default_rng([number, dimension])
+        vectors = stored_as(made(noise, 700, dimension), metric)
+        ids = [f"{row:04}" for row in noise.permutation(len(vectors))]
+        rows = Rows(ids=ids, vectors=vectors, scales=np.empty(0, np.float32))
+        for query in queries(noise, vectors, metric):
+            k = int(noise.choice([1, 10, 60, 1_000]))
+            scoring = Scoring(rows, query, metric)
+            scan = Scan(scoring, query, min(k, len(ids)))
+            order = noise.permutation(len(ids))
+            with np.errstate(all="ignore"):
+                for part in np.split(order, np.sort(noise.integers(0, len(ids), 9))):
+                    scan.add(part, vectors[part])
+            found = scoring.ranked(*scan.best(), k)
+            everything = np.ones(len(ids), np.bool_)
+            expected = by_definition(vectors, ids, everything, query, k=k, metric=metric)
+            if [(ids[row], score) for row, score in found] != expected:
+                failures.append(f"{kind}: {k}")
+    assert not failures
 
 
 def worths_in_extended_precision(vectors: Matrix, query: Matrix, metric: Metric) -> Matrix:

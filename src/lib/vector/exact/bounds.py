@@ -40,6 +40,9 @@ SCORE_ROUNDING: Final = 2.0**-22
 KEPT: Final = 1.0 - 4.0 * ROUNDING
 """The share of |v|^2 / 2 that is no more than it, whatever the roundings."""
 
+_SQUARES: Final = (2.0**-100, 2.0**125)
+"""Between these, 32 bits hold a sum of squares to the relative precision of the bound."""
+
 _LEAST: Final = 2.0**-126
 """Of a factor that 32 bits hold to the relative precision of the bound; less is rounded away."""
 
@@ -106,6 +109,28 @@ class View:
             products -= halves
         products += self.constant - self._product + error + self.slack
         return products
+
+    def of_rows(self, vectors: Floats) -> Floats:
+        """Return no less than the worths of rows, from 32 bits alone and without a centre.
+
+        Their squared lengths are sums of products, too, and no further off than `off`, relative to
+        what they are. Where 32 bits lose squares, a row may be worth anything.
+        """
+        steps = (len(self.vector) + 16) * 2.0**-24
+        off = 1.001 * steps / (1.0 - steps)
+        # BLAS would share so few rows among threads, which takes more of all cores than it saves
+        products = np.einsum("ij,j->i", vectors, self.vector.astype(np.float32))
+        squares = np.einsum("ij,ij->i", vectors, vectors)
+        lengths = np.sqrt(squares)
+        if self.metric == "cosine":
+            worths = self.of_floats(products, np.float32(1.0) / lengths, None)
+            worths += 1.01 * off * self.length
+        else:
+            halves = (0.5 * KEPT * (1.0 - off)) * squares
+            worths = self.of_floats(products, (1.0 + off) * lengths, halves)
+        few, many = _SQUARES
+        np.putmask(worths, ~((squares > few) & (squares < many)), np.inf)
+        return worths
 
     def least(self, score: float) -> float:
         """Return the worth of a row that scores so, rounded down so far that 32 bits keep it so."""

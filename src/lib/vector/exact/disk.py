@@ -7,7 +7,6 @@ before the first one is read: a disk brings many at once in the time of a few, o
 
 from __future__ import annotations
 
-import math
 import mmap
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,12 +15,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lib.vector.exact.bounds import Floats, View, lowest, reached
-from lib.vector.exact.search import Rows, Scoring, Selection, row_lengths, scales
+from lib.vector.exact.bounds import Floats, reached
+from lib.vector.exact.scan import Places, Scan
+from lib.vector.exact.search import Rows, Scoring, Selection
 from lib.vector.exact.sketch import Query, Sketch
 from lib.vector.records import Metric
-
-Places = NDArray[np.intp]
 
 _SEEDS: Final = 256
 _PROMISING: Final = 1_024
@@ -47,7 +45,8 @@ class MappedRows:
 
     def nearest(self, rows: Rows, query: Floats, k: int, among: Selection) -> Found:
         """Return the k nearest rows with their scores, best first, ties in the order of ids."""
-        search = _Search(self, Scoring(rows, query, self.metric), query, k)
+        scoring = Scoring(rows, query, self.metric)
+        search = _Search(self, scoring, query, k)
         sketch = self.sketch
         places = among.positions
         if places is None and (among.mask is not None or sketch is None or among.count <= _SEEDS):
@@ -56,7 +55,7 @@ class MappedRows:
             search.score(np.arange(len(self.records)) if places is None else places)
         else:
             search.sketched(sketch, places)
-        return search.ranked()
+        return scoring.ranked(*search.best(), k)
 
     def read(self, places: Places) -> Floats:
         """Return vectors, read from the disk at once."""
@@ -82,18 +81,15 @@ Found = list[tuple[int, float]]
 
 
 class _Search:
-    """One search: the rows scored so far, and the score that others have to reach."""
+    """One search: which rows are read, and in which order."""
 
     def __init__(self, mapped: MappedRows, scoring: Scoring, query: Floats, k: int) -> None:
-        self._mapped, self._scoring, self._query, self._k = mapped, scoring, query, k
-        self._view = View(query, mapped.metric)
-        self._places, self._costs = [np.empty(0, np.intp)], [np.empty(0, np.float32)]
-        self._kept = self._found = 0
-        self._least = -math.inf
+        self._mapped, self._query, self._k = mapped, query, k
+        self._scan = Scan(scoring, query, k)
 
     def sketched(self, sketch: Sketch, places: Places | None) -> None:
         """Score all rows that may be among the nearest, of these or of all."""
-        query = Query(sketch.basis, self._query)
+        query, scan = Query(sketch.basis, self._query), self._scan
         if places is None:
             worths = sketch.coarse(query, len(self._mapped.records))
         else:
@@ -102,47 +98,25 @@ class _Search:
         seeds = seeds[: 4 * self._k + 2 * _SEEDS]
         self.score(seeds if places is None else places[seeds])
         worths[seeds] = -np.inf
-        left = np.flatnonzero(worths >= self._least)
+        left = np.flatnonzero(worths >= scan.least)
         left = left[worths[left] > -np.inf]
         left = left if places is None else places[left]
         worths = sketch.fine_of(query, left)
-        left, worths = left[worths >= self._least], worths[worths >= self._least]
+        left, worths = left[worths >= scan.least], worths[worths >= scan.least]
         if len(left) > 2 * _PROMISING:
             promising = worths >= np.partition(worths, -_PROMISING)[-_PROMISING]
             promising = np.flatnonzero(promising)[: 2 * _PROMISING]
             self.score(left[promising])
             worths[promising] = -np.inf
-            left = left[(worths >= self._least) & (worths > -np.inf)]
+            left = left[(worths >= scan.least) & (worths > -np.inf)]
         self.score(left)
 
     def score(self, places: Places) -> None:
         """Score rows, in their order, that can be worth enough as they are in 32 bits."""
-        narrow = self._view.vector.astype(np.float32)
         for start in range(0, len(places), _AT_ONCE):
             some = places[start : start + _AT_ONCE]
-            vectors = self._mapped.read(some)
-            if self._least > -np.inf and len(some) > _SEEDS:
-                worths = self._view.of_floats(
-                    vectors @ narrow, scales(row_lengths(vectors), self._mapped.metric), None
-                )
-                passing = worths >= self._least
-                some, vectors = some[passing], vectors[passing]
-            self._add(some, self._scoring.scores(vectors))
+            self._scan.add(some, self._mapped.read(some))
 
-    def _add(self, places: Places, found: Floats) -> None:
-        self._places.append(places)
-        self._costs.append(found * self._scoring.sign)
-        self._found += len(places)
-        if self._found < max(self._k, 2 * self._kept):
-            return  # many may be worth the same
-        places, costs = np.concatenate(self._places), np.concatenate(self._costs)
-        kth = lowest(costs, self._k)
-        best = costs <= kth
-        self._places, self._costs = [places[best]], [costs[best]]
-        self._kept = self._found = len(self._places[0])
-        self._least = self._view.least(self._scoring.sign * kth)
-
-    def ranked(self) -> Found:
-        """Return the k best of the scored rows, best first, ties by id."""
-        places, costs = np.concatenate(self._places), np.concatenate(self._costs)
-        return self._scoring.ranked(places, costs, self._k)
+    def best(self) -> tuple[Places, Floats]:
+        """Return the nearest rows and their costs, see `Scan`."""
+        return self._scan.best()

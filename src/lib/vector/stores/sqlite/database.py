@@ -2,7 +2,7 @@
 
 The methods of a backend are coroutines that never wait: the store runs them in its thread.
 
-Vectors are searched in memory: a namespace is read with its first query, then follows this
+Vectors are searched in memory: a namespace is read with one of its first queries, then follows this
 connection's own writes, and those of others by the log of changes. Each transaction asks SQLite
 whether others have written, and so does the event loop, by a connection of its own
 (`ForeignWrites`).
@@ -38,6 +38,7 @@ from lib.vector.stores.sqlite.cache import (
 )
 from lib.vector.stores.sqlite.changes import Changes
 from lib.vector.stores.sqlite.columns import ColumnReader
+from lib.vector.stores.sqlite.file_search import FileSearch
 from lib.vector.stores.sqlite.foreign import ForeignWrites
 from lib.vector.stores.sqlite.loader import RIDS, Loader
 from lib.vector.stores.sqlite.matches import Matches
@@ -245,6 +246,30 @@ class Database:
                 cached.round = self._round
                 self._cache.put(namespace, cached)
             return cached.snapshot
+
+    def has(self, namespace: str) -> bool:
+        """Return True if memory holds a namespace, be it as it was before; never blocks."""
+        return namespace in self._cache
+
+    async def search_file(
+        self, plan: QueryPlan, search: NamespaceReader | FileSearch
+    ) -> FileSearch | list[Match] | None:
+        """Look at some rows of a namespace; return the nearest records, or what looks on.
+
+        None if something was written to the namespace meanwhile, or may have been.
+
+        Args:
+            plan: the query.
+            search: what the last call returned; for the first one, what has read some rows.
+        """
+        reader = search if isinstance(search, NamespaceReader) else search.reader
+        with self._transaction():
+            changed = self._changes.since(reader.cached.change, plan.namespace)
+            if reader.state is not self._state or changed != []:
+                return None
+            if isinstance(search, NamespaceReader):
+                search = FileSearch(plan, search, self._rows, self._packed)
+            return search if search.read() else search.matches()
 
     async def read_columns(
         self, plan: QueryPlan, reader: ColumnReader | None

@@ -10,8 +10,8 @@ writes more than that row.
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
-from typing import Final
+from collections.abc import Generator, Iterator
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,10 @@ _LEAST_ROWS: Final = 8
 _PARTS: Final = "SELECT first, last FROM [table_packed] WHERE namespace = ? ORDER BY first"
 _READ: Final = """
     SELECT first, last, ids, vectors FROM [table_packed]
+    WHERE namespace = ? AND first BETWEEN ? AND ? ORDER BY first
+"""
+_VECTORS: Final = """
+    SELECT first, last, vectors FROM [table_packed]
     WHERE namespace = ? AND first BETWEEN ? AND ? ORDER BY first
 """
 _OUT: Final = "DELETE FROM [table_packed] WHERE first BETWEEN ? AND ? AND last >= ?"
@@ -85,10 +89,20 @@ class Packed:
         self, namespace: str, first: int, last: int
     ) -> Generator[tuple[int, list[str], NDArray[np.float32]]]:
         """Yield the first row, the ids and the vectors of the parts that begin between two rows."""
-        cursor = self._rows.connection.execute(
-            self._rows.table.named(_READ), (namespace, first, last)
-        )
-        for begin, end, listed, blob in cursor:
+        for begin, end, listed, blob in self._select(_READ, namespace, first, last):
             ids, count = json.loads(listed), end - begin + 1
             if len(ids) == count and len(blob) == 4 * self._dimension * count:
                 yield begin, ids, np.frombuffer(blob, "<f4").reshape(count, self._dimension)
+
+    def vectors(
+        self, namespace: str, first: int, last: int
+    ) -> Generator[tuple[int, NDArray[np.float32]]]:
+        """Yield the first row and the vectors of such parts."""
+        for begin, end, blob in self._select(_VECTORS, namespace, first, last):
+            count = end - begin + 1
+            if len(blob) == 4 * self._dimension * count:
+                yield begin, np.frombuffer(blob, "<f4").reshape(count, self._dimension)
+
+    def _select(self, sql: str, *parameters: object) -> Iterator[Any]:
+        """Yield rows as they are read: all at once would take memory anew."""
+        return self._rows.connection.execute(self._rows.table.named(sql), parameters)

@@ -102,7 +102,7 @@ class TableRows:
         Raises:
             StoreCorrupt: one has the wrong size.
         """
-        if any(len(blob) != 4 * self.table.dimension for blob in blobs):
+        if not {4 * self.table.dimension}.issuperset(map(len, blobs)):
             raise StoreCorrupt(f"{self.table.label} is damaged: a vector has the wrong size")
         vectors = np.frombuffer(b"".join(blobs), "<f4").astype(np.float32, copy=False)
         return vectors.reshape(-1, self.table.dimension)

@@ -8,6 +8,7 @@ reads what memory lacks: namespaces, columns of metadata, and the records that w
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -30,6 +31,7 @@ from lib.vector.records import Layout, Match, Metric
 from lib.vector.stores.sqlite.cache import NamespaceReader, Near, QueryPlan, RowIds, selected
 from lib.vector.stores.sqlite.columns import ColumnReader
 from lib.vector.stores.sqlite.database import Database
+from lib.vector.stores.sqlite.file_search import FileSearch
 from lib.vector.stores.sqlite.reads import SharedReads
 from lib.vector.stores.sqlite.schema import NAME, Table, existing_layout
 from lib.vector.validate import checked_dimension
@@ -39,6 +41,8 @@ T = TypeVar("T")
 _CACHE_BYTES = 1 << 30
 _SCRATCH_SHARE: Final = 8
 _ATTEMPTS = 5
+_SEARCHES: Final = 2
+"""So many searches of the file cost about as much as to read it into memory."""
 _ROW_EFFORT: Final = 4  # of deciding on a row, see `offload`
 
 
@@ -51,6 +55,7 @@ class SQLiteVectorStore(HybridBackedStore[Database]):
     """
 
     capabilities: ClassVar[frozenset[Capability]] = frozenset(CAPABILITIES)
+    _least_searched_bytes: int = 16 << 20  # of vectors: fewer are read into memory at once
 
     def __init__(
         self,
@@ -105,6 +110,8 @@ class SQLiteVectorStore(HybridBackedStore[Database]):
         self._database: Database | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=NAME)
         self._writes: dict[str, list[Future[Any]]] = {}  # by namespace, those that have not ended
+        self._searches = Counter[str]()  # of the file, by namespace, since it was last in memory
+        self._searching = set[str]()
         self._look_ups = SharedReads[Snapshot[RowIds]]()
         self._column_reads = SharedReads[None]()
 
@@ -174,7 +181,9 @@ class SQLiteVectorStore(HybridBackedStore[Database]):
         for _ in range(_ATTEMPTS):
             snapshot = self._current(plan.namespace)
             if snapshot is None:
-                snapshot = await self._look_up(plan.namespace)
+                snapshot = await self._read_or_search(plan)
+                if not isinstance(snapshot, Snapshot):
+                    return None, snapshot
                 await turn()  # one write may have kept many queries waiting
             cost = len(snapshot.rows.vectors) * _ROW_EFFORT
             among = await offload(cost, partial(selected, snapshot, plan.filter))
@@ -197,11 +206,42 @@ class SQLiteVectorStore(HybridBackedStore[Database]):
             return None
         return self._database.current(namespace)
 
-    async def _look_up(self, namespace: str) -> Snapshot[RowIds]:
+    async def _read_or_search(self, plan: QueryPlan) -> Snapshot[RowIds] | list[Match]:
+        """Return what a namespace holds, or the nearest records of one that memory does not hold.
+
+        The first queries of a large one only look at its vectors, until that has cost about as much
+        as keeping them. A query that comes meanwhile reads them into memory.
+        """
+        name, found = plan.namespace, None
+        is_new = self._database is None or not self._database.has(name)
+        if is_new and plan.filter is None and name not in self._searching:
+            self._searching.add(name)
+            try:
+                found = await self._in_thread(partial(_look_up_on, name, None))
+                if isinstance(found, Snapshot):
+                    return found
+                is_large = 4 * self._table.dimension * len(found.rids) >= self._least_searched_bytes
+                if is_large and self._searches[name] < _SEARCHES:
+                    self._searches[name] += 1
+                    searched = await self._search_file(plan, found)
+                    if searched is not None:
+                        return searched
+            finally:
+                self._searching.discard(name)
+        return await self._look_up(name, found)
+
+    async def _search_file(self, plan: QueryPlan, start: NamespaceReader) -> list[Match] | None:
+        found: NamespaceReader | FileSearch | list[Match] | None = start
+        while isinstance(found, NamespaceReader | FileSearch):
+            found = await self._in_thread(partial(_search_on, plan, found))
+        return found
+
+    async def _look_up(self, namespace: str, start: NamespaceReader | None) -> Snapshot[RowIds]:
         """Read a namespace, or what others have written to it; those who wait share one read."""
 
         async def read() -> Snapshot[RowIds]:
-            found = self._current(namespace)
+            self._searches.pop(namespace, None)
+            found = self._current(namespace) or start
             while not isinstance(found, Snapshot):
                 found = await self._in_thread(partial(_look_up_on, namespace, found))
             return found
@@ -277,6 +317,12 @@ def _look_up_on(
     namespace: str, reader: NamespaceReader | None, database: Database
 ) -> Coroutine[Any, Any, Snapshot[RowIds] | NamespaceReader]:
     return database.look_up(namespace, reader)
+
+
+def _search_on(
+    plan: QueryPlan, search: NamespaceReader | FileSearch, database: Database
+) -> Coroutine[Any, Any, FileSearch | list[Match] | None]:
+    return database.search_file(plan, search)
 
 
 def _read_on(
