@@ -7,6 +7,7 @@ cosine at least 2**-62: within these bounds no product or sum of squares leaves 
 
 from __future__ import annotations
 
+import sys
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -309,7 +310,8 @@ def _from_numpy(vector: NDArray[Any]) -> NDArray[np.float32]:
         raise InvalidVector(
             f"a vector is one row of numbers, got {vector.dtype} of shape {vector.shape}"
         )
-    if isinstance(vector, np.ma.MaskedArray):
+    # only a program that has loaded numpy.ma has such arrays, and loading it takes 10 ms
+    if "numpy.ma" in sys.modules and isinstance(vector, np.ma.MaskedArray):
         if np.ma.is_masked(vector):
             raise InvalidVector("a vector has a number at every place, got a masked array")
         vector = vector.data
