@@ -35,7 +35,7 @@ from lib.guards import Guard
 from lib.llm import LLMClient, PriceBook, Reply, Text, open_client, parse_output
 from lib.llm.models import check_model
 from lib.resilience import RetryPolicy
-from lib.tools import Tool, tool
+from lib.tools import OpenToolset, Tool, Toolset, tool
 
 T_co = TypeVar("T_co", covariant=True, default=str)
 
@@ -77,6 +77,7 @@ class Agent(Generic[T_co]):
         instructions: put before the conversation; a function gets the start of the run, and its
             text is recorded.
         tools: what its model may call.
+        toolsets: where more tools come from, such as an MCP server; each engine opens its own.
         agents: the agents that its model may call.
         output: the pydantic model that the answer must fit; None for text.
         guards: judge what its model reads and says, and its calls.
@@ -93,6 +94,7 @@ class Agent(Generic[T_co]):
     models: tuple[Model, ...]
     instructions: Instructions
     tools: tuple[Tool, ...]
+    toolsets: tuple[Toolset, ...]
     agents: tuple[AgentTool, ...]
     output: type[T_co] | None
     guards: tuple[Guard, ...]
@@ -110,7 +112,7 @@ class Agent(Generic[T_co]):
         *,
         name: str = "agent",
         instructions: Instructions = "",
-        tools: Iterable[Tool | AgentTool | Callable[..., Any]] = (),
+        tools: Iterable[Tool | AgentTool | Toolset | Callable[..., Any]] = (),
         output: type[T_co] | None = None,
         guards: Iterable[Guard] = (),
         budget: Budget | None = None,
@@ -128,7 +130,7 @@ class Agent(Generic[T_co]):
                 next one is called when one is down. A client that you pass is yours to close.
             name: see above.
             instructions: see above.
-            tools: functions (each becomes a `once` tool), tools, and agents as tools.
+            tools: functions (each becomes a `once` tool), tools, toolsets, and agents as tools.
             output: see above.
             guards: see above.
             budget: see above.
@@ -153,6 +155,7 @@ class Agent(Generic[T_co]):
             "models": _as_models(model),
             "instructions": _checked_instructions(instructions),
             "tools": tuple(each for each in callables if isinstance(each, Tool)),
+            "toolsets": tuple(each for each in callables if not isinstance(each, Tool | AgentTool)),
             "agents": tuple(each for each in callables if isinstance(each, AgentTool)),
             "output": None if output is str else _checked_output(output),
             "guards": tuple(as_list(guards, "guards", "[InjectionGuard()]")),
@@ -338,11 +341,14 @@ class Agent(Generic[T_co]):
         opened = [open_client(each) for each in self.models if isinstance(each, str)]
         clients = iter(opened)
         used = [next(clients) if isinstance(each, str) else each for each in self.models]
+        toolsets = [each.open_tools(used) for each in self.toolsets]
 
         async def close() -> None:
             async with AsyncExitStack() as stack:
                 for client in opened:
                     stack.push_async_callback(cast("Any", client).aclose)
+                for toolset in toolsets:
+                    stack.push_async_callback(toolset.aclose)
 
         system = self.instructions if isinstance(self.instructions, str) else ""
         algorithm = self.algorithm(
@@ -354,11 +360,11 @@ class Agent(Generic[T_co]):
             provider_state=self.provider_state,
         )
         model = LLMHandler(used, guards=self.guards, retries=self.retries, prices=self.prices)
-        handlers = [model, *self._tool_handlers()]
+        handlers = [model, *self._tool_handlers(toolsets)]
         return AgentParts(algorithm=algorithm, handlers=handlers, close=close)
 
-    def _tool_handlers(self) -> list[Handler]:
-        tools = ToolHandler(self.tools, guards=self.guards)
+    def _tool_handlers(self, toolsets: Sequence[OpenToolset] = ()) -> list[Handler]:
+        tools = ToolHandler(self.tools, toolsets=toolsets, guards=self.guards)
         return [tools, *([ChildHandler(self.agents, guards=self.guards)] if self.agents else [])]
 
     async def run_config(self, start: Start) -> Mapping[str, Any]:
@@ -400,8 +406,8 @@ def _as_models(value: Model | Sequence[Model]) -> tuple[Model, ...]:
     return tuple(models)
 
 
-def _as_tool(value: Any) -> Tool | AgentTool:
-    if isinstance(value, Tool | AgentTool):
+def _as_tool(value: Any) -> Tool | AgentTool | Toolset:
+    if isinstance(value, Tool | AgentTool) or hasattr(value, "open_tools"):
         return value
     if isinstance(value, Agent):
         raise TypeError(

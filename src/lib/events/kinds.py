@@ -28,14 +28,15 @@ that readers could not read, see `lib.events.payloads`.
                         provider? (of that one)
     llm.failed          key, reason, error {type, message, status?}, attempts?, usage?, model?,
                         failed_models?, provider?
-    tool.requested      key, call_id, name, args, effects, idempotency_key, invalid?, mcp?, epoch? |
-                        … args, unstarted (true), epoch?
+    tool.requested      key, call_id, name, args, effects, idempotency_key, invalid?, mcp?,
+                        version? (of the tool's definition), epoch? | … args, unstarted (true),
+                        epoch?
     tool.checked        key, call_id, answer, reason? (of an interrupted call: what the tool's check
                         answers, one of `CHECK_ANSWERS`)
     tool.completed      key, call_id, output, truncated?
     tool.failed         key, call_id, reason, code, message
     approval.requested  key, call_id, name, args, reason?, repeats? (the key of an equal call of the
-                        run whose outcome is unknown)
+                        run whose outcome is unknown), version? (as in tool.requested)
     approval.decided    signal_id, key, approved, comment?
     call.settled        signal_id, key, happened, result? (JSON: what a reviewer found out about a
                         call whose outcome was unknown)

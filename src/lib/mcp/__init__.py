@@ -1,4 +1,4 @@
-"""The Model Context Protocol: tools, agents, resources and prompts for any client of it.
+"""The Model Context Protocol: agents use tools of its servers, and its clients use ours.
 
 Needs the extra `mcp`, which is loaded when a name is first used.
 """
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from lib._util.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from lib.mcp.client.inputs import Elicitation
+    from lib.mcp.client.toolset import MCPTools
     from lib.mcp.functions import Prompt, Resource, prompt, resource
     from lib.mcp.offered import Caller
     from lib.mcp.server import MCPToolServer
@@ -17,7 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Caller",
+    "Elicitation",
     "MCPToolServer",
+    "MCPTools",
     "Prompt",
     "Resource",
     "prompt",
@@ -30,7 +34,9 @@ if not TYPE_CHECKING:  # type checkers are to see misspelt names
         __name__,
         {
             "Caller": "lib.mcp.offered",
+            "Elicitation": "lib.mcp.client.inputs",
             "MCPToolServer": "lib.mcp.server",
+            "MCPTools": "lib.mcp.client.toolset",
             "Prompt": "lib.mcp.functions",
             "Resource": "lib.mcp.functions",
             "prompt": "lib.mcp.functions",

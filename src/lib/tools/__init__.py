@@ -16,6 +16,7 @@ from lib.tools.definition import (
     ToolContext,
     ToolRegistry,
 )
+from lib.tools.toolset import OpenToolset, Toolset
 
 if TYPE_CHECKING:
     from lib.tools.function import FunctionTool, tool
@@ -28,12 +29,14 @@ __all__ = [
     "Effects",
     "FunctionTool",
     "Happened",
+    "OpenToolset",
     "RepeatAfterUnknown",
     "Tool",
     "ToolAnnotations",
     "ToolContext",
     "ToolError",
     "ToolRegistry",
+    "Toolset",
     "tool",
 ]
 

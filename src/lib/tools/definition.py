@@ -163,6 +163,9 @@ class Tool:
         repeat_after_unknown: what happens when a model makes the same call again, with the same
             arguments, after one of the same run whose outcome is unknown; see
             `RepeatAfterUnknown`. Calls of tools that only read (`none`) are made in any case.
+        version: names this definition, where it can change while runs go on, as that of a server's
+            tool can. It is recorded with each call: a call that was approved under another version
+            goes back to the person, and one that was recorded under another is not made.
     """
 
     name: str
@@ -178,6 +181,7 @@ class Tool:
     max_output_chars: int = 20_000
     check: CheckCallable | None = None
     repeat_after_unknown: RepeatAfterUnknown = "ask"
+    version: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no model or provider could call."""

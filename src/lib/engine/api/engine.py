@@ -171,8 +171,9 @@ class Engine:
             grace_s=grace_s,
             deps=Deps(deps),
         )
-        offers = [each.offers for each in (self._equipment.handlers, *own.values())]
-        self.tool_definitions: ToolDefinitions = ToolDefinitions(offers, self._redacted)
+        self.tool_definitions: ToolDefinitions = ToolDefinitions(
+            [self._equipment.handlers, *own.values()], self._redacted
+        )
         if drive:
             self._equipment.handlers.check(self._algorithms.values())
         self.hosting: Hosting = Hosting(

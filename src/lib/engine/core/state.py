@@ -97,6 +97,7 @@ class RunState(NamedTuple, Generic[S]):
         settled: what a person has found out about unknown calls that happened, by `call_digest`:
             it answers the next equal call.
         trace: the application's span within which the root run was started, None for none.
+        versions: those of the tools' definitions that people were shown, by the key of the call.
     """
 
     run_id: str
@@ -120,6 +121,7 @@ class RunState(NamedTuple, Generic[S]):
     repeats: Mapping[str, str] = _NONE
     settled: Mapping[str, Mapping[str, Any]] = _NONE
     trace: TraceContext | None = None
+    versions: Mapping[str, str] = _NONE
 
     @property
     def outcome(self) -> Outcome | None:
@@ -206,6 +208,7 @@ def evolve(algorithm: Algorithm[S], state: RunState[S], event: Event) -> RunStat
         state.repeats,
         state.settled,
         state.trace,
+        state.versions,
     )
     fold = _FOLDS.get(event.kind)
     return grown if fold is None else fold(grown, event)
@@ -332,6 +335,9 @@ def _approval_requested(state: RunState[S], event: Event) -> RunState[S]:
     key, repeated = event.data["key"], event.data.get("repeats")
     if repeated:
         state = state._replace(repeats={**state.repeats, key: repeated})
+    version = event.data.get("version", "")
+    if version != state.versions.get(key, ""):
+        state = state._replace(versions={**state.versions, key: version})
     return state._replace(approvals={**state.approvals, key: "pending"})
 
 

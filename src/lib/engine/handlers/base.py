@@ -92,6 +92,7 @@ class Admission:
         upto: the `seq` of the last event that the request rests on.
         offers: what all handlers of the engine offer to models.
         approved: whether a person has approved the request.
+        approved_version: the version of the tool's definition that the person was shown.
         repeats: the key of an equal tool call of the run whose outcome is unknown, None if there
             is none.
         remaining: what the run may still spend, beside what it has granted to others.
@@ -102,6 +103,7 @@ class Admission:
     upto: int
     offers: ToolOffers
     approved: bool = False
+    approved_version: str | None = None
     repeats: str | None = None
     remaining: Budget = UNLIMITED
     sharers: int = 1

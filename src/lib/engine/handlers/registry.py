@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final, cast
 
 from lib.engine.arguments import as_list, require_attribute, type_label
-from lib.engine.core.algorithm import Algorithm, Request, ToolRequest
+from lib.engine.core.algorithm import Algorithm, LLMRequest, Request, ToolRequest
 from lib.engine.core.budget import remaining_beside
 from lib.engine.core.decide import remaining_after
 from lib.engine.core.session import SESSION, SessionLoop
@@ -34,32 +34,75 @@ class HandlerRegistry:
     """
 
     def __init__(
-        self, handlers: Iterable[Handler], *, own: Mapping[str, HandlerRegistry] = _NONE
+        self,
+        handlers: Iterable[Handler],
+        *,
+        own: Mapping[str, HandlerRegistry] = _NONE,
+        only_by_name: frozenset[str] = frozenset(),
     ) -> None:
         """Keep the handlers, in this order.
 
         Args:
             handlers: for the runs of all algorithms that have none of their own.
             own: the handlers of agents that have theirs, by the name of the agent.
+            only_by_name: the names of tools offered only to algorithms that name them.
 
         Raises:
             ValueError: two fulfil one kind, or two offer a tool of one name.
         """
         self.by_kind: dict[str, Handler] = {}
-        self._by_tool: dict[str, Handler] = {}
-        self._own: frozenset[str] = frozenset()
+        self._own = only_by_name
         for handler in handlers:
             if handler.kind in self.by_kind:
                 raise ValueError(f"two handlers of one engine have the kind {handler.kind!r}")
             self.by_kind[handler.kind] = handler
+        self._by_tool: dict[str, Handler] = {}
+        self.offers: ToolOffers = self._index()
+        self._views: dict[str, HandlerRegistry] = dict(own)
+        tools = self.by_kind.get(k.TOOL_REQUESTED)
+        self._changing = tools if isinstance(tools, ToolHandler) and tools.has_toolsets else None
+        self._refreshed = False
+
+    def _index(self) -> ToolOffers:
+        self._by_tool = {}
+        for handler in self.by_kind.values():
             for spec in handler.offers:
                 if spec.name in self._by_tool:
                     raise ValueError(f"two tools of one engine have the name {spec.name!r}")
                 self._by_tool[spec.name] = handler
-        self.offers: ToolOffers = ToolOffers(
-            spec for each in self.by_kind.values() for spec in each.offers
+        specs = [spec for each in self.by_kind.values() for spec in each.offers]
+        return ToolOffers(specs, only_by_name=self._own)
+
+    @property
+    def has_toolsets(self) -> bool:
+        """True if its tools can change while runs go on."""
+        return self._changing is not None
+
+    def is_stale_for(self, requests: Iterable[Request], state: RunState[object]) -> bool:
+        """Return True if `refresh` is due before these requests are admitted.
+
+        That is before a model gets the tools, and before a call that a person has approved, which
+        may have been long ago.
+        """
+        if self._changing is None:
+            return False
+        return any(
+            isinstance(each, LLMRequest)
+            or (
+                isinstance(each, ToolRequest)
+                and (each.key in state.approvals or not self._refreshed)
+            )
+            for each in requests
         )
-        self._views: dict[str, HandlerRegistry] = dict(own)
+
+    async def refresh(self) -> None:
+        """Find the tools of toolsets again, where what is known of them is too old."""
+        if self._changing is None:
+            return
+        others = [each for each in self.by_kind.values() if each is not self._changing]
+        await self._changing.refresh({spec.name for each in others for spec in each.offers})
+        self._refreshed = True
+        self.offers = self._index()
 
     def check(self, algorithms: Iterable[Algorithm[Any]]) -> None:
         """Refuse algorithms that name tools which are not here; see `React.tool_names`.
@@ -69,6 +112,8 @@ class HandlerRegistry:
         """
         for algorithm in algorithms:
             seen = self.for_algorithm(algorithm.name)
+            if seen.has_toolsets:
+                continue  # they are not all known yet; a call of one that is not there fails
             names = [spec.name for each in seen.by_kind.values() for spec in each.offers]
             for name in getattr(algorithm, "tool_names", None) or ():
                 if name not in names:
@@ -89,11 +134,7 @@ class HandlerRegistry:
         own = agents.agents_of(algorithm) if isinstance(agents, ChildHandler) else ()
         if not own:
             return self
-        seen = HandlerRegistry(self.by_kind.values())
-        specs = [spec for each in self.by_kind.values() for spec in each.offers]
-        seen.offers = ToolOffers(specs, only_by_name=own)
-        seen._own = frozenset(own)
-        return seen
+        return HandlerRegistry(self.by_kind.values(), only_by_name=frozenset(own))
 
     def admit(self, requests: Sequence[Request], state: RunState[object]) -> list[PendingEvent]:
         """Return the requests as events to be: intents, questions to people, and refusals.
@@ -113,6 +154,7 @@ class HandlerRegistry:
                 upto=state.head,
                 offers=self.offers,
                 approved=state.approvals.get(request.key) == "approved",
+                approved_version=state.versions.get(request.key) or None,
                 repeats=_repeated(request, state),
                 remaining=remaining,
                 sharers=max(sharers, 1),
@@ -244,14 +286,14 @@ _log = logging.getLogger("lib.engine")
 class ToolDefinitions:
     """Gives the definitions of tools as models got them, if their digest is that of the log."""
 
-    def __init__(self, offers: Iterable[ToolOffers], redacted: Redaction) -> None:
+    def __init__(self, registries: Iterable[HandlerRegistry], redacted: Redaction) -> None:
         """Take the tools, and the redaction of what leaves the engine.
 
         Args:
-            offers: those of the engine's handlers, and those of each agent.
+            registries: that of the engine's handlers, and that of each agent.
             redacted: the engine's redaction.
         """
-        self._offers = tuple(offers)
+        self._registries = tuple(registries)
         self._redacted = redacted
         self._cache: dict[str, Sequence[Mapping[str, Any]] | None] = {}
 
@@ -269,7 +311,7 @@ class ToolDefinitions:
         """
         if tools_digest in self._cache:
             return self._cache[tools_digest]
-        for offers in self._offers:
+        for offers in (registry.offers for registry in self._registries):
             if offers.digest_of(names) == tools_digest:
                 self._cache[tools_digest] = definitions = self._definitions(offers, names)
                 return definitions

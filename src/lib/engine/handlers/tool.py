@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
 from typing import Any, Final, TypeVar, cast
@@ -28,6 +28,7 @@ from lib.tools import (
     CheckResult,
     DidNotHappen,
     Happened,
+    OpenToolset,
     Tool,
     ToolContext,
     ToolRegistry,
@@ -68,6 +69,11 @@ REPEATS = (
     "the outcome of an equal call of this run is unknown: it may have had its effect; "
     "find out before you allow the repetition"
 )
+CHANGED = (
+    "the definition of the tool has changed since this call was approved: "
+    "read it again before you allow the call"
+)
+NOT_AS_RECORDED = "not called: the definition of the tool has changed since the call was decided"
 _ANSWERS: Final[Mapping[type[CheckResult], CheckAnswer]] = {
     Happened: "happened",
     DidNotHappen: "did_not_happen",
@@ -86,6 +92,7 @@ class ToolHandler:
         self,
         tools: ToolRegistry | Iterable[Tool],
         *,
+        toolsets: Sequence[OpenToolset] = (),
         guards: Iterable[Guard] = (),
         boundary: Callable[[], str] = new_boundary,
     ) -> None:
@@ -93,6 +100,8 @@ class ToolHandler:
 
         Args:
             tools: what models may call.
+            toolsets: more of it, found while runs go on. A tool of a name that is taken is left
+                out, and logged. Their opener closes them.
             guards: called in this order; "tool_call" before a call has its effect, "tool_result" of
                 what came of it, an output or a failure, before the model reads it. What they block
                 is a failure of the call, and the run goes on.
@@ -102,9 +111,33 @@ class ToolHandler:
             TypeError: a tool or a guard is of another type, or is not in a list.
             ValueError: two tools have one name.
         """
-        self._tools = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)
+        self._own = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)
+        self._toolsets = tuple(toolsets)
+        self._tools = self._own
+        self._left_out: set[str] = set()
         self._guards = as_guards(guards)
         self._boundary = boundary
+
+    @property
+    def has_toolsets(self) -> bool:
+        """True if its tools can change while runs go on."""
+        return bool(self._toolsets)
+
+    async def refresh(self, taken: Collection[str]) -> None:
+        """Find the tools of its toolsets again, where what is known of them is too old.
+
+        Args:
+            taken: names that other handlers offer.
+        """
+        await asyncio.gather(*(toolset.refresh() for toolset in self._toolsets))
+        found = {tool.name: tool for tool in self._own}
+        for tool in (tool for toolset in self._toolsets for tool in toolset.tools):
+            if tool.name not in taken and found.setdefault(tool.name, tool) is tool:
+                continue
+            if tool.name not in self._left_out:
+                self._left_out.add(tool.name)
+                _log.warning("a second tool named %r is left out: give a prefix=", tool.name)
+        self._tools = ToolRegistry(found.values())
 
     @property
     def offers(self) -> Sequence[ToolSpec]:
@@ -116,14 +149,17 @@ class ToolHandler:
         tool = self._find(request)
         if tool and not admission.approved and request.invalid is None:
             if admission.repeats and _asks_before_repeating(tool):
-                question = tool_requested(request, reason=REPEATS, repeats=admission.repeats)
-                return PendingEvent(k.APPROVAL_REQUESTED, question.data)
+                return _question(request, tool, reason=REPEATS, repeats=admission.repeats)
             if _needs_approval(tool, request.arguments):
-                return PendingEvent(k.APPROVAL_REQUESTED, tool_requested(request).data)
+                return _question(request, tool)
+        if tool and admission.approved and tool.version != admission.approved_version:
+            return _question(request, tool, reason=CHANGED)
         more: dict[str, Any] = {
             "effects": tool.effects if tool else "none",
             "idempotency_key": f"{admission.run_id}:{request.key.removeprefix('tool/')}",
         }
+        if tool and tool.version is not None:
+            more["version"] = tool.version
         if request.invalid is not None:
             more["invalid"] = request.invalid
         return tool_requested(request, **more)
@@ -140,6 +176,8 @@ class ToolHandler:
         guarding = RequestGuards(self._guards, call)
         try:
             tool = self._tools.get(data["name"], among=offered)
+            if "version" in data and data["version"] != tool.version:
+                raise ToolError("denied", NOT_AS_RECORDED)  # noqa: TRY301 - a result like the others
             if "invalid" in data:
                 raise ToolError("invalid_arguments", "the arguments are no JSON object")  # noqa: TRY301 - a result like the others
             if why := await guarding.call(data):
@@ -242,6 +280,13 @@ class ToolHandler:
         return fenced(text, source=tool.name, boundary=self._boundary())
 
 
+def _question(request: ToolRequest, tool: Tool, **more: Any) -> PendingEvent:
+    """Return the question to a person: may the call be made?"""
+    if tool.version is not None:
+        more["version"] = tool.version
+    return PendingEvent(k.APPROVAL_REQUESTED, tool_requested(request, **more).data)
+
+
 def _tool_context(call: Call[ToolRequest]) -> ToolContext:
     data, trace = call.event.data, call.trace
     return ToolContext(
@@ -327,5 +372,5 @@ def _timed_out(tool: Tool) -> str:
 def _reason(error: ToolError, data: Mapping[str, Any]) -> Reason:
     if error.code in ("blocked", "denied"):
         return cast("Reason", error.code)
-    unsure = error.code == "timeout" and data["effects"] != "none"
+    unsure = error.code in ("timeout", "unknown") and data["effects"] != "none"
     return "unknown" if unsure else "error"

@@ -35,7 +35,7 @@ from lib.engine.core.algorithm import (
 from lib.engine.core.decide import Step, is_run_error, next_step, rehydrate
 from lib.engine.core.settle import OUTCOME_UNKNOWN, PendingEvent, fail_pending, run_completed
 from lib.engine.core.state import RunState
-from lib.engine.handlers.base import Call
+from lib.engine.handlers.base import Call, ToolOffers
 from lib.engine.handlers.redaction import off_loop_if_large
 from lib.engine.logs import log_run, log_store_errors
 from lib.engine.runtime.children import ChildRunStarter
@@ -121,6 +121,7 @@ class Driver:
         self._loaded_log = log
         self._effects = Effects(self._keeper, grace_s=services.grace_s, wake=self._waker.wake)
         self._interrupted: dict[str, ToolRequest] = {}
+        self._offers = services.handlers.offers
         self.waits: bool = False
         self._stopping = False
         self._idle_at: int | None = None
@@ -236,11 +237,22 @@ class Driver:
 
     async def _advance(self) -> None:
         """Append what has happened and what follows from it, until nothing more follows."""
+        refreshed = False
         while True:
             results = list(self._effects.results)
             events = await self._run_log.to_events(results, self._run_log.state.head)
             probe = self._run_log.fold(self._run_log.state, events)
             step = next_step(self._run_log.algorithm, probe)
+            if not refreshed and self._services.handlers.is_stale_for(step.requests, probe):
+                refreshed = True
+                # What has happened is in the log before a server is waited for.
+                await self._before_intents()
+                if events and await self._run_log.append(events):
+                    del self._effects.results[: len(results)]
+                    self._run_log.state = probe
+                    self._start_checked(events)
+                await self._services.handlers.refresh()
+                continue
             await hash_messages(step.requests)
             follow_up = await self._run_log.to_events(self._drafts(step, probe), probe.head)
             if not events and not follow_up:
@@ -327,6 +339,7 @@ class Driver:
             if isinstance(request, TurnRequest):
                 self._services.engine.algorithm(request.algorithm)  # it raises if it is not here
         if step.requests:
+            self._offers = self._services.handlers.offers  # tools may change before they are sent
             pending_events += self._services.handlers.admit(step.requests, probe)
         if step.finish is not None:
             pending_events.append(run_completed(step.finish))
@@ -355,9 +368,16 @@ class Driver:
         poisoned = self._run_log.state.poisoned
         if not poisoned:  # else it ends even if what it asks for cannot be hashed
             await hash_messages(decided.values())
+            await self._refresh_for(self._run_log.state.open)
         for event in list(self._run_log.state.open.values()):
             if event.kind in k.SPAWNS_RUN or not poisoned:
                 self._recover(event, decided.get(event.data["key"]))
+
+    async def _refresh_for(self, under_way: Mapping[str, Event]) -> None:
+        """Find the tools of toolsets for requests that are carried out again."""
+        if under_way:
+            await self._services.handlers.refresh()
+            self._offers = self._services.handlers.offers
 
     def _log_resumed(self) -> None:
         lease, under_way = self._keeper.lease, len(self._run_log.state.open)
@@ -439,12 +459,14 @@ class Driver:
                     self._spawn(request, decided)
 
     def _spawn(self, event: Event, decided: Request | None, *, interrupted: bool = False) -> None:
-        handler = self._services.handlers.by_kind[event.kind]
+        handler, offers = self._services.handlers.by_kind[event.kind], self._offers
         self._effects.begin(
-            event, handler, lambda: self._call(event, decided, interrupted=interrupted)
+            event, handler, lambda: self._call(event, decided, offers, interrupted=interrupted)
         )
 
-    def _call(self, event: Event, decided: Request | None, *, interrupted: bool) -> Call:
+    def _call(
+        self, event: Event, decided: Request | None, offers: ToolOffers, *, interrupted: bool
+    ) -> Call:
         trace = self._run_log.state.trace
         return Call(
             event=event,
@@ -452,7 +474,7 @@ class Driver:
             run_id=event.run_id,
             tenant=event.tenant,
             user=event.user,
-            offers=self._services.handlers.offers,
+            offers=offers,
             blobs=self._services.blobs,
             clock=self._services.clock,
             redacted=self._services.redacted,
