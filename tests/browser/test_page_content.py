@@ -305,3 +305,9 @@ def test_a_phone_shows_names_bars_and_statuses_without_scrolling_sideways(show: 
         assert box(page, f"#row-1 .{part}")["width"] >= 60
     page.locator("#row-1").click()
     assert box(page, "#details")["width"] == 390
+
+
+def test_a_phone_leaves_names_nearly_half_of_the_width(show: Show) -> None:
+    page = show(TRACE, width=390)
+
+    assert box(page, "#row-1 .name")["width"] > 150

@@ -7,6 +7,6 @@ any other script, style or request, and any way of making text into markup.
 
 from __future__ import annotations
 
-from lib.observe.view.page.document import Page, render_page
+from lib.observe.view.page.document import Page, Waterfall, render_page, waterfall
 
-__all__ = ["Page", "render_page"]
+__all__ = ["Page", "Waterfall", "render_page", "waterfall"]

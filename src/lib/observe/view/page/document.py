@@ -33,6 +33,9 @@ from lib.observe.view.words import (
     title_of,
 )
 
+MARKUP: Final = "waterfall.html"
+"""The elements that the script fills: the tools, the waterfall, the details."""
+
 STYLES: Final = ("tokens.css", "trace.css")
 """The style's parts: the colours, which other pages share, and all that is of this page."""
 
@@ -68,10 +71,36 @@ def render_page(page: Page) -> str:
         run=escape(visible(page.run_id)),
         begun=f"{page.spans[0].start:%Y-%m-%d %H:%M:%S} UTC",
         totals="".join(f"<li>{escape(part)}</li>" for part in _totals(totals(page.spans))),
+        waterfall=_static(MARKUP),
         style=style,
         script=script,
         data=script_json(data),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waterfall:
+    """The parts that draw a trace in another page, in a shadow root.
+
+    Attributes:
+        markup: elements to put there, without any data.
+        colours: the style of the page around it.
+        style: of the elements, to link in the shadow root.
+        module: an ES module that exports `drawTrace(root, trace, signal)`, where `trace` is
+            `trace_data` with `content`, and `signal` ends what it hears of the window.
+    """
+
+    markup: str
+    colours: str
+    style: str
+    module: str
+
+
+def waterfall() -> Waterfall:
+    """Return the parts that draw a trace in another page."""
+    module = f"export function drawTrace(root, trace, signal) {{\n{_parts()}}}\n"
+    colours, style = map(_static, STYLES)
+    return Waterfall(markup=_static(MARKUP), colours=colours, style=style, module=module)
 
 
 def _totals(sums: Totals) -> list[str]:
@@ -111,9 +140,13 @@ def _static(name: str) -> str:
 
 
 @cache
+def _parts() -> str:
+    return "\n".join(_static(name) for name in SCRIPTS)
+
+
 def _script() -> str:
-    parts = "\n".join(_static(name) for name in SCRIPTS)
-    return f'"use strict";\n(() => {{\n{parts}}})();\n'
+    data = 'JSON.parse(document.getElementById("trace").textContent)'
+    return f'"use strict";\n((root, trace, signal) => {{\n{_parts()}}})(document, {data});\n'
 
 
 _MISLEADING: Final = re.compile(

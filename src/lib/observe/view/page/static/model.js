@@ -1,6 +1,7 @@
 // What is shown of a trace: which rows, which matches, which stretch of time. Nothing here draws.
+// All parts stand in one function of `root` (the document, or a shadow root), of the data `trace`,
+// and of `signal`, which ends what it hears of the window.
 
-const trace = JSON.parse(document.getElementById("trace").textContent);
 const spans = trace.spans;
 const STATES = ["ok", "error", "off", "open"];
 const SHORTEST_US = 10;

@@ -1,9 +1,10 @@
 // The waterfall: the axis, and only those rows that are in sight. All text is set as text.
 
-const byId = (id) => document.getElementById(id);
+const byId = (id) => root.getElementById(id);
 const grid = byId("grid");
 const rowsBox = byId("rows");
 const axis = byId("axis");
+const waterfall = grid.parentElement;
 const overview = byId("overview");
 const ROW = 26;
 const MARGIN_ROWS = 12;
@@ -175,7 +176,7 @@ function drawOverview() {
     const name = span.state === "error" ? "error" : span.kind;
     if (!colours.has(name)) {
       const probe = make("span", name);
-      document.body.append(probe);
+      axis.append(probe);
       probe.style.color = name === "error" ? "var(--error)" : "var(--colour)";
       colours.set(name, getComputedStyle(probe).color);
       probe.remove();
@@ -206,10 +207,9 @@ function drawBrush(from, to, shown) {
 function fitColumns() {
   const longest = (name) => spans.reduce((most, span) => Math.max(most, span[name].length), 0);
   const used = longest("used");
-  const style = document.documentElement.style;
-  document.documentElement.classList.toggle("unused", !used);
-  style.setProperty("--used", used ? `calc(${Math.max(used, 6)}ch + 14px)` : "0px");
-  style.setProperty("--words", `calc(${Math.min(Math.max(longest("words"), 8), 22)}ch + 34px)`);
+  waterfall.classList.toggle("unused", !used);
+  waterfall.style.setProperty("--used", used ? `calc(${Math.max(used, 6)}ch + 14px)` : "0px");
+  waterfall.style.setProperty("--words", `calc(${Math.min(Math.max(longest("words"), 8), 22)}ch + 34px)`);
 }
 
 function draw() {

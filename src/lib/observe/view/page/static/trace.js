@@ -162,7 +162,7 @@ grid.addEventListener("keydown", (event) => {
   else return;
   event.preventDefault();
 });
-document.addEventListener("keydown", (event) => {
+root.addEventListener("keydown", (event) => {
   const elsewhere = event.target === input || byId("keys").open;
   if (event.ctrlKey || event.metaKey || event.altKey || elsewhere) return;
   const act = KEYS_EVERYWHERE[event.key];
@@ -225,7 +225,7 @@ const splitter = byId("splitter");
 
 function setNames(share) {
   const width = `${Math.min(Math.max(share, 12), 70)}%`;
-  document.documentElement.style.setProperty("--name", width);
+  waterfall.style.setProperty("--name", width);
   splitter.setAttribute("aria-valuenow", Math.round(parseFloat(width)));
   draw();
 }
@@ -257,20 +257,20 @@ byId("out").addEventListener("click", () => zoomAndDraw(2));
 byId("fit").addEventListener("click", fit);
 byId("help").addEventListener("click", () => byId("keys").showModal());
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
-byId("theme").addEventListener("click", () => {
-  const root = document.documentElement;
-  root.dataset.theme = (root.dataset.theme || (dark.matches ? "dark" : "light")) === "dark" ? "light" : "dark";
+byId("theme")?.addEventListener("click", () => {
+  const { dataset } = document.documentElement;
+  dataset.theme = (dataset.theme || (dark.matches ? "dark" : "light")) === "dark" ? "light" : "dark";
   draw();
 });
-dark.addEventListener("change", draw);
+dark.addEventListener("change", draw, { signal });
 window.addEventListener("beforeprint", () => {
   printing = true;
   draw();
-});
+}, { signal });
 window.addEventListener("afterprint", () => {
   printing = false;
   draw();
-});
+}, { signal });
 new ResizeObserver(draw).observe(grid);
 
 for (const kind of Object.keys(trace.kinds)) {
@@ -281,5 +281,5 @@ for (const state of STATES) {
 }
 chooseRows();
 fitColumns();
-setNames(30);
-grid.focus({ preventScroll: true });
+setNames(parseFloat(getComputedStyle(waterfall).getPropertyValue("--name")));
+if (root === document) grid.focus({ preventScroll: true });
