@@ -49,6 +49,25 @@ async def test_axe_finds_nothing_in_chats_and_runs(
 
 
 @pytest.mark.parametrize(("width", "dark"), SIZES)
+async def test_axe_finds_nothing_in_the_timeline_of_a_run(
+    browser: Browser, width: int, dark: bool
+) -> None:
+    server = Server([refunder()])
+    async with opened(browser, server, width=width, dark=dark) as console:
+        page = console.page
+        started = await console.up.client.post("/v1/runs", json={"input": "Refund it"})
+        await console.go(f"runs/{started.json()['id']}?tab=timeline")
+        await expect(page.get_by_role("treegrid").get_by_role("row")).to_have_count(5)
+        await page.get_by_text("It waits for").wait_for()
+        assert await faults(console) == []
+        await page.get_by_role("row", name="chat scripted").first.click()
+        await page.get_by_role("complementary", name="Details of the span").wait_for()
+        assert await faults(console) == []
+        await page.get_by_role("button", name="Keys").click()
+        assert await faults(console) == []
+
+
+@pytest.mark.parametrize(("width", "dark"), SIZES)
 async def test_axe_finds_nothing_in_lists_and_settings(
     browser: Browser, width: int, dark: bool
 ) -> None:
@@ -98,12 +117,54 @@ async def test_a_run_is_found_opened_and_read_with_the_keyboard_alone(browser: B
         await expect(page.get_by_role("heading", level=1)).to_have_text("refunder")
         assert page.url.endswith(started.json()["id"])
         await page.get_by_role("tab", name="Conversation").focus()
-        await page.keyboard.press("ArrowRight")
-        await expect(page.get_by_role("tab", name="Log")).to_be_focused()
+        for name in ("Timeline", "Log"):
+            await page.keyboard.press("ArrowRight")
+            await expect(page.get_by_role("tab", name=name)).to_be_focused()
         await expect(page.get_by_role("tab", name="Log")).to_have_attribute("aria-selected", "true")
         await expect(page.get_by_role("tabpanel", name="Log")).to_be_visible()
-        await page.keyboard.press("ArrowLeft")
+        for _ in range(2):
+            await page.keyboard.press("ArrowLeft")
         await expect(page.get_by_role("tabpanel", name="Conversation")).to_be_visible()
+
+
+async def test_a_run_is_decided_in_the_inbox_and_its_timeline_read_with_the_keyboard_alone(
+    browser: Browser,
+) -> None:
+    async with opened(browser, Server(refunder())) as console:
+        page, press = console.page, console.page.keyboard.press
+        await console.up.client.post("/v1/runs", json={"input": "Refund order 7"})
+        await page.locator("article.need").wait_for()
+
+        await press("a")
+        await page.get_by_role("dialog").wait_for()
+        await page.keyboard.type("In order")
+        await press("Enter")
+        await expect(page.locator("article.need.settled")).to_have_count(1)
+        for key in ("g", "r"):
+            await press(key)
+        await expect(page.locator("a.run")).to_have_count(1)
+        for key in ("j", "Enter"):
+            await press(key)
+        await page.get_by_role("tab", name="Conversation").focus()
+        await press("ArrowRight")
+        await expect(page.get_by_role("tab", name="Timeline")).to_be_focused()
+        grid = page.get_by_role("treegrid", name="Spans")
+        await expect(grid.get_by_role("row")).to_have_count(7)
+        for _ in range(40):
+            await press("Tab")
+            if await grid.evaluate("grid => grid.getRootNode().activeElement === grid"):
+                break
+        await expect(grid).to_be_focused()
+        for key in ("ArrowDown", "Enter"):
+            await press(key)
+        details = page.get_by_role("complementary", name="Details of the span")
+        await expect(details.get_by_role("heading", level=2)).to_have_text("chat scripted")
+        await press("/")
+        await page.keyboard.type("g refund")
+        await expect(page.get_by_role("searchbox", name="Search spans")).to_have_value("g refund")
+        await press("Escape")
+        await expect(grid).to_be_focused()
+        assert page.url.endswith("?tab=timeline")
 
 
 async def test_roles_and_names_tell_the_views_apart(browser: Browser) -> None:

@@ -76,6 +76,14 @@ async def test_hostile_text_of_models_tools_and_users_is_only_ever_text(browser:
 
         await page.get_by_role("link", name="Open the run").click()
         await expect(page.locator(".moment.ok")).to_have_count(1)
+        await page.get_by_role("tab", name="Timeline").click()
+        rows = page.get_by_role("treegrid").get_by_role("row")
+        await rows.first.click()
+        for span in range(await rows.count()):
+            await rows.nth(span).click()
+            await is_unharmed(page)
+        assert await page.get_by_text("</script><img").count() > 3
+        assert await page.locator(".timeline a, .timeline img").count() == 0
         await page.get_by_role("tab", name="Log").click()
         for summary in await page.locator(".event summary").all():
             await summary.click()

@@ -1,8 +1,6 @@
 """How the console is served: its policy, its caching, its size, its place."""
 
 import re
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 
 import httpx2
 from server_kit import echo_agent, serving
@@ -104,14 +102,11 @@ def test_the_console_is_small() -> None:
 
 
 def test_no_script_reads_text_as_markup_or_as_code() -> None:
-    def scripts(directory: Traversable) -> list[Traversable]:
-        found: list[Traversable] = []
-        for each in directory.iterdir():
-            found += scripts(each) if each.is_dir() else [each]
-        return [each for each in found if each.name.endswith(".js")]
+    scripts = {
+        name: asset.content.decode()
+        for name, asset in read_assets().files.items()
+        if name.endswith(".js")
+    }
 
-    sources = scripts(files("lib_server.console") / "static")
-
-    assert len(sources) > 10
-    for source in sources:
-        assert UNSAFE.search(source.read_text(encoding="utf-8")) is None, source.name
+    assert len(scripts) > 10
+    assert [name for name, script in scripts.items() if UNSAFE.search(script)] == []

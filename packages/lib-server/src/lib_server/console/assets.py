@@ -6,10 +6,14 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from string import Template
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from lib.observe.view.page import Waterfall
 
 PAGE: Final = "index.html"
 
@@ -53,15 +57,18 @@ class Assets:
 def read_assets() -> Assets:
     """Read the page and all that it loads from the package, once."""
     contents = _read(files("lib_server.console") / "static")
-    tokens = files("lib.observe.view.page") / "static" / "tokens.css"  # shared with `lib trace`
-    contents["tokens.css"] = tokens.read_bytes()
+    # imported late, as it takes a while; shared with `lib trace --html`
+    drawn: Waterfall = import_module("lib.observe.view.page").waterfall()
+    contents["tokens.css"] = drawn.colours.encode()
+    contents["trace.css"] = drawn.style.encode()
+    contents["trace.js"] = drawn.module.encode()
     page = contents.pop(PAGE)
     digest = hashlib.sha256(page)
     for name in sorted(contents):
         digest.update(f"\0{name}\0".encode() + contents[name])
     version = digest.hexdigest()[:16]
     return Assets(
-        page=Template(page.decode()).substitute(hash=version).encode(),
+        page=Template(page.decode()).substitute(hash=version, waterfall=drawn.markup).encode(),
         files={
             f"assets/{version}/{name}": Asset(content, _TYPES[name.rpartition(".")[2]])
             for name, content in contents.items()

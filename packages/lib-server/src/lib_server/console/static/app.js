@@ -147,9 +147,10 @@ const ACTS = {
 };
 
 document.addEventListener("keydown", (event) => {
-  const typing = event.target.matches("input:not([type=checkbox]), textarea, select");
-  if (event.key === "Escape" && typing) event.target.blur();
-  if (typing || document.querySelector("dialog[open]") || navigation.hidden || event.ctrlKey || event.metaKey || event.altKey) return;
+  const target = event.composedPath()[0]; // in the timeline, too, which has a root of its own
+  const typing = target.matches("input:not([type=checkbox]), textarea, select");
+  if (event.key === "Escape" && typing) target.blur();
+  if (typing || event.defaultPrevented || document.querySelector("dialog[open]") || navigation.hidden || event.ctrlKey || event.metaKey || event.altKey) return;
   const chosen = prefix === "g" && LISTED.find((each) => each.key === event.key);
   prefix = event.key === "g" && prefix !== "g" ? "g" : "";
   const opens = event.key === "Enter" && event.target.matches("article[data-item]");

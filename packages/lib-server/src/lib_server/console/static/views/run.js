@@ -1,4 +1,4 @@
-// One run: its head, and its conversation, log, spend and scores, which all come from one stream.
+// One run: its head, and its conversation, timeline, log, spend and scores, which follow one stream.
 
 import { addressOf, get, hasKey, part, post, send } from "../api.js";
 import { Conversation } from "../conversation.js";
@@ -14,6 +14,7 @@ import { cost, firstLine, number } from "../text.js";
 import { LogView } from "./log.js";
 import { ScoresView } from "./scores.js";
 import { SpendView } from "./spend.js";
+import { TimelineView } from "./timeline.js";
 
 const REREAD_MS = 250;
 
@@ -53,14 +54,18 @@ function showRun(first, { query, signal }) {
   const log = new LogView();
   const spend = new SpendView();
   const scores = new ScoresView(run.id);
+  const timeline = new TimelineView(run.id, signal);
   const problems = h("div");
   const cancel = button("Cancel", cancelRun, { class: "danger" });
   cancel.hidden = run.status === "closed";
   const panel = (view) => h("section", {}, view.element);
   const panels = tabs(
-    { conversation: ["Conversation", panel(conversation)], log: ["Log", panel(log)], spend: ["Spend", panel(spend)], scores: ["Scores", panel(scores)] },
+    { conversation: ["Conversation", panel(conversation)], timeline: ["Timeline", panel(timeline)], log: ["Log", panel(log)], spend: ["Spend", panel(spend)], scores: ["Scores", panel(scores)] },
     query.get("tab"),
-    (name) => note(["runs", run.id], { tab: name === "conversation" ? "" : name }),
+    (name) => {
+      note(["runs", run.id], { tab: name === "conversation" ? "" : name });
+      timeline.show(name === "timeline");
+    },
   );
 
   async function cancelRun() {
@@ -110,6 +115,7 @@ function showRun(first, { query, signal }) {
     live: () => conversation.goLive(),
     changed() {
       fill(question, firstLine(conversation.question, 200));
+      timeline.changed();
       reread();
     },
     dot,
