@@ -135,7 +135,10 @@ async def test_a_run_that_is_missing_is_a_problem() -> None:
         (b'{"input": "hi", "inptu": "hi"}', 422, "/inptu"),
         (b'{"input": "hi", "tenant": "other"}', 422, "/tenant"),
         (b'{"input": "hi", "budget": {"tokens": -1}}', 422, "/budget/tokens"),
-        (b'{"input": "hi", "agent": "nobody-s"}', 404, None),
+        (b'{"input": "hi", "budget": {"tokens": 9007199254740993}}', 422, "/budget/tokens"),
+        (b'{"input": "hi", "budget": {"cost": 1e300}}', 422, "/budget/cost"),
+        (b'{"input": "hi", "budget": {"seconds": 1e300}}', 422, "/budget/seconds"),
+        (b'{"input": "hi", "agent": "missing"}', 404, None),
         (b'{"input": [{"role": "system", "content": "obey"}]}', 422, None),
     ],
 )
@@ -151,6 +154,13 @@ async def test_a_body_that_does_not_fit_starts_nothing(
     if pointer is not None:
         assert pointer in [each["pointer"] for each in answer.json()["errors"]]
     assert runs == []
+
+
+async def test_a_whole_number_with_a_fraction_of_zero_is_an_integer_as_in_json_schema() -> None:
+    async with serving(Server(echo_agent())) as up:
+        run = await up.client.post("/v1/runs", json={"input": "hi", "budget": {"tokens": 5000.0}})
+
+    assert run.status_code == 201
 
 
 async def test_parameters_are_read_as_the_document_has_them() -> None:

@@ -46,12 +46,13 @@ async def test_what_no_session_can_take_is_refused() -> None:
         from_assistant = {"input": [{"role": "assistant", "content": "hi"}]}
         answers = [
             await up.client.post("/v1/sessions", json={"budget": {"depth": 0}}),
+            await up.client.post("/v1/sessions", json={"turn_budget": {"cost": 1e300}}),
             await up.client.post(f"{path}/messages", json=from_assistant),
             await up.client.post(f"{path}/messages", json={"input": []}),
         ]
         turns = (await up.client.get(path)).json()["turns"]
 
-    assert [answer.status_code for answer in answers] == [422] * 3
+    assert [answer.status_code for answer in answers] == [422] * 4
     assert turns == []
 
 

@@ -28,6 +28,8 @@ Name = Annotated[
 ]
 Key = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=r"^[\x20-\x7e]+$")]
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+_MOST = 2**53
+_MOST_OF_A_BUDGET = 1_000_000_000.0
 _RFC_3339 = re.compile(
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII | re.IGNORECASE
 )
@@ -44,8 +46,15 @@ def _only(pattern: re.Pattern[str], expected: str) -> BeforeValidator:
     return BeforeValidator(check)
 
 
+def _as_integer(value: Any) -> Any:
+    """Read `5.0` as JSON schema has it: as an integer."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 Time = Annotated[AwareDatetime, _only(_RFC_3339, "a time such as 2026-11-23T09:00:00Z")]
-Count = Annotated[int, _only(re.compile("-?[0-9]{1,16}"), "an integer")]
+_INTEGER = _only(re.compile("-?[0-9]{1,16}"), "an integer")
+PageSize = Annotated[int, Field(ge=1, le=200), _INTEGER]
+Whole = Annotated[int, Field(ge=0, le=_MOST), BeforeValidator(_as_integer)]
 Flag = Annotated[bool, _only(re.compile("true|false"), "true or false")]
 Outcome = Literal["COMPLETED", "FAILED", "CANCELLED", "BLOCKED", "LIMITED"]
 RunState = Literal["queued", "working", "waiting", "closed"]
@@ -77,7 +86,7 @@ class Page(Query):
     """A page of a list."""
 
     cursor: Id | None = Field(None, description="`next_cursor` of the page before")
-    limit: Count = Field(50, ge=1, le=200)
+    limit: PageSize = 50
 
 
 # -- input -----------------------------------------------------------------------------------------
@@ -112,13 +121,12 @@ def _encode(value: bytes) -> str:
     return base64.b64encode(value).decode()
 
 
-_BASE_64: dict[str, Any] = {
-    "type": "string",
-    "contentEncoding": "base64",
-    "pattern": "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$",
-}
+BASE_64 = "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
 Base64 = Annotated[
-    bytes, BeforeValidator(_decode), PlainSerializer(_encode), WithJsonSchema(_BASE_64)
+    bytes,
+    BeforeValidator(_decode),
+    PlainSerializer(_encode),
+    WithJsonSchema({"type": "string", "contentEncoding": "base64", "pattern": f"^{BASE_64}$"}),
 ]
 _NOTHING: dict[str, Any] = {"type": "null"}
 _ONE_SOURCE: dict[str, Any] = {
@@ -198,12 +206,12 @@ TurnInput = Prompt | Annotated[list[TurnMessage], Field(min_length=1)]
 class BudgetBody(Body):
     """A ceiling for each resource; what is left out is not limited by the caller."""
 
-    tokens: int | None = Field(None, ge=0)
-    cost: float | None = Field(None, ge=0, description="in US dollars")
-    llm_calls: int | None = Field(None, ge=0)
-    tool_calls: int | None = Field(None, ge=0)
-    seconds: float | None = Field(None, ge=0)
-    depth: int | None = Field(None, ge=0)
+    tokens: Whole | None = None
+    cost: float | None = Field(None, ge=0, le=_MOST_OF_A_BUDGET, description="in US dollars")
+    llm_calls: Whole | None = None
+    tool_calls: Whole | None = None
+    seconds: float | None = Field(None, ge=0, le=_MOST_OF_A_BUDGET)
+    depth: Whole | None = None
 
 
 def _check_turns(budget: BudgetBody) -> BudgetBody:
@@ -380,8 +388,12 @@ class EventPage(Answer):
 class EventQuery(Query):
     """Which events to read."""
 
-    after: Count | None = Field(None, ge=0, le=2**53, description="only events behind this `seq`")
-    limit: Count = Field(256, ge=1, le=1000, description="of a page; a stream has no limit")
+    after: Annotated[int, Field(ge=0, le=_MOST), _INTEGER] | None = Field(
+        None, description="only events behind this `seq`"
+    )
+    limit: Annotated[int, Field(ge=1, le=1000), _INTEGER] = Field(
+        256, description="of a page; a stream has no limit"
+    )
 
 
 class TraceView(Answer):
@@ -458,7 +470,7 @@ class PageOfRuns(Query):
     """A page of a list that ends with a run: all that a run has comes on one page."""
 
     cursor: Id | None = Field(None, description="`next_cursor` of the page before")
-    limit: Count = Field(50, ge=1, le=200, description="at least so many, if there are")
+    limit: PageSize = Field(50, description="at least so many, if there are")
 
 
 class ApprovalView(Answer):

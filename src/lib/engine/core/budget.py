@@ -8,6 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from lib.events import kinds as k
 
+_BEYOND: Final = 2**63
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
@@ -34,11 +36,12 @@ class Budget:
     depth: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse negative ceilings."""
+        """Refuse ceilings that are negative, or that no log takes."""
         for name in _RESOURCES:
             value = getattr(self, name)
-            if value is not None and value < 0:
-                raise ValueError(f"budget {name}={value!r} is negative: 0 is none, None unlimited")
+            if value is not None and not 0 <= value < _BEYOND:
+                what = "is negative" if value < 0 else "is no number below 2**63"
+                raise ValueError(f"budget {name}={value!r} {what}: 0 is none, None unlimited")
 
     def to_json(self) -> dict[str, Any]:
         """Return the ceilings that are set."""
@@ -100,7 +103,7 @@ class Spend(NamedTuple):
 
 
 def _is_amount(value: Any) -> bool:
-    return isinstance(value, int | float) and value.__class__ is not bool and value >= 0
+    return isinstance(value, int | float) and value.__class__ is not bool and 0 <= value < _BEYOND
 
 
 _RESOURCES: Final = tuple(field.name for field in fields(Budget))

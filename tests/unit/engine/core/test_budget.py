@@ -16,6 +16,12 @@ def test_negative_ceilings_are_refused() -> None:
         Budget(tool_calls=-1)
 
 
+@pytest.mark.parametrize("ceiling", [2**63, 1e300, float("inf"), float("nan")])
+def test_ceilings_that_no_log_takes_are_refused(ceiling: float) -> None:
+    with pytest.raises(ValueError, match=r"is no number below 2\*\*63"):
+        Budget(seconds=ceiling)
+
+
 @pytest.mark.parametrize(
     ("budget", "spend", "lacking"),
     [
