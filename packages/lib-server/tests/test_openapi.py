@@ -33,6 +33,13 @@ def test_every_reference_leads_somewhere() -> None:
     assert references <= set(document["components"]["schemas"])
 
 
+def test_every_constraint_is_one_of_json_schema() -> None:
+    document = Server(echo_agent()).openapi()
+
+    of_pydantic = {"ge", "gt", "le", "lt", "min_length", "max_length", "multiple_of"}
+    assert not of_pydantic & set(re.findall(r'"(\w+)":', json.dumps(document)))
+
+
 def test_every_problem_of_a_route_is_described() -> None:
     for route in ROUTES:
         assert set(route.problems) <= set(KINDS), route.path

@@ -18,7 +18,7 @@ from lib.engine import Result, Run
 from lib.events import RunInfo
 from lib_server.api.runs import IDEMPOTENCY_KEY
 from lib_server.bodies import Answer, Empty, Name
-from lib_server.openai.content import ChatMessage, Lenient, as_messages
+from lib_server.openai.content import Conversation, Lenient, as_messages
 from lib_server.openai.follow import (
     Answered,
     Streamed,
@@ -68,7 +68,7 @@ class CreateChatCompletion(Lenient):
     """A conversation for an agent to go on with; settings of models are ignored."""
 
     model: Name = Field(description="the name of an agent")
-    messages: Annotated[list[ChatMessage], Field(min_length=1)]
+    messages: Conversation
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: Literal[1] | None = None

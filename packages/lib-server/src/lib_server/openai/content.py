@@ -12,10 +12,14 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from lib_server.bodies import AttachmentPart, TextPart, UserMessage
+from lib_server.bodies import BASE_64, AttachmentPart, TextPart, UserMessage
 from lib_server.problems import Problem
 
-_DATA: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w.=+-]+)*;base64,", re.ASCII)
+_DATA: Final = re.compile("data:([A-Za-z0-9_.+-]+/[A-Za-z0-9_.+-]+)(?:;[A-Za-z0-9_.=+-]+)*;base64,")
+
+Source = Annotated[
+    str, Field(json_schema_extra={"pattern": f"^(https://|{_DATA.pattern}{BASE_64}$)"})
+]
 
 
 class Lenient(BaseModel):
@@ -37,7 +41,7 @@ class TextContent(Lenient):
 class ImageURL(Lenient):
     """Where a picture is."""
 
-    url: str
+    url: Source
 
 
 class ImageContent(Lenient):
@@ -51,13 +55,13 @@ class InputImage(Lenient):
     """A picture, as the Responses API has it."""
 
     type: Literal["input_image"]
-    image_url: str
+    image_url: Source
 
 
 class AudioData(Lenient):
     """A recording, in base64."""
 
-    data: str
+    data: str = Field(json_schema_extra={"pattern": f"^{BASE_64}$"})
     format: Literal["wav", "mp3"]
 
 
@@ -71,7 +75,7 @@ class AudioContent(Lenient):
 class FileData(Lenient):
     """A document, as a `data:` URL."""
 
-    file_data: str
+    file_data: Source
     filename: str = ""
 
 
@@ -103,6 +107,17 @@ class ChatMessage(Lenient):
     tool_calls: Annotated[list[Any], Field(max_length=0)] | None = Field(
         default=None, description="none: the calls of an agent stay inside"
     )
+
+
+_WITH_CONTENT: Final[dict[str, Any]] = {
+    "required": ["content"],
+    "properties": {
+        "content": {"anyOf": [{"type": "string", "minLength": 1}, {"type": "array", "minItems": 1}]}
+    },
+}
+Conversation = Annotated[
+    list[ChatMessage], Field(min_length=1, json_schema_extra={"contains": _WITH_CONTENT})
+]
 
 
 # -- conversion --------------------------------------------------------------------------------

@@ -13,14 +13,14 @@ from contextlib import aclosing
 from itertools import count
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 from starlette.types import ASGIApp
 
 from lib.engine import Result, Run
 from lib.events import RunInfo
 from lib.llm import Message, message_from_json
 from lib_server.api.runs import IDEMPOTENCY_KEY
-from lib_server.bodies import Answer, Empty, Id, Name
+from lib_server.bodies import Answer, Empty, Id, Name, Prompt
 from lib_server.openai.chat import (
     RUN_PROBLEMS,
     RunState,
@@ -28,7 +28,7 @@ from lib_server.openai.chat import (
     run_headers,
     run_state,
 )
-from lib_server.openai.content import ChatMessage, Lenient, as_messages
+from lib_server.openai.content import ChatMessage, Conversation, Lenient, as_messages
 from lib_server.openai.follow import (
     Answered,
     Streamed,
@@ -68,10 +68,7 @@ class CreateResponse(Lenient):
     """A request to an agent; settings of models are ignored."""
 
     model: Name = Field(description="the name of an agent")
-    input: (
-        Annotated[str, StringConstraints(min_length=1)]
-        | Annotated[list[ChatMessage], Field(min_length=1)]
-    )
+    input: Prompt | Conversation
     instructions: str | None = Field(None, description="read as a message of the user")
     previous_response_id: Id | None = Field(None, description="whose conversation goes on")
     stream: bool | None = None
