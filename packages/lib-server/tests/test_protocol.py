@@ -143,6 +143,16 @@ async def test_a_body_may_take_long_if_it_keeps_coming(pause_s: float, answer: b
     assert got.startswith(b"HTTP/1.1 " + answer)
 
 
+async def test_answers_are_sent_at_once_on_a_socket_that_was_bound_before() -> None:
+    async with serving(Server(echo_agent())) as up, connected(up.port) as (reader, writer):
+        writer.write(GET)
+        await reader.readline()
+        for protocol in up.running.server_state.connections:
+            assert isinstance(protocol, BoundedProtocol)
+            accepted = protocol.transport.get_extra_info("socket")
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 async def test_headers_without_an_end_are_refused() -> None:
     async with (
         serving(Server(echo_agent(), limits=Limits(header_bytes=4096))) as up,

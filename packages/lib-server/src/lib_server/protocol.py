@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import socket
 from http import HTTPStatus
 from typing import Any, ClassVar, Final, Literal
 
@@ -52,6 +53,9 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Wait for the first request."""
         super().connection_made(transport)
+        accepted: socket.socket = transport.get_extra_info("socket")
+        if accepted.family != socket.AF_UNIX:  # asyncio sets it on sockets that it has bound only
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._start_timer(self.limits.head_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
