@@ -19,6 +19,7 @@ from lib_server.api import (
     spend,
     trace,
 )
+from lib_server.frontends import vercel
 from lib_server.mcp import route as mcp
 from lib_server.openai import chat, responses
 from lib_server.routing import AnyRoute
@@ -35,6 +36,7 @@ ROUTES: Final[tuple[AnyRoute, ...]] = (
     *blobs.ROUTES,
     *chat.ROUTES,
     *responses.ROUTES,
+    *vercel.ROUTES,
     *spend.ROUTES,
     *me.ROUTES,
     *keys.ROUTES,

@@ -117,16 +117,24 @@ async def _of_run(call: Call[Empty, None]) -> ASGIApp:
 
 
 async def _decide(call: Call[Empty, Decide]) -> ASGIApp:
-    run, info = await call.run()
-    key, body = call.path("key"), call.body
-    found = _found(await call.store.read(info.run_id), key)
+    run, _ = await call.run()
+    return answer(await decide(call, run, call.path("key"), call.body))
+
+
+async def decide(call: Call[Any, Any], run: Run, key: str, body: Decide) -> ApprovalView:
+    """Decide about a call of a run, and return it.
+
+    Raises:
+        Problem: `approval_not_found`, `digest_mismatch`, `already_decided`, `not_pending`.
+    """
+    found = _found(await call.store.read(run.id), key)
     if body.arguments_digest != found.arguments_digest:
         detail = "look at the call again: its arguments are others than those of the decision"
         raise Problem("digest_mismatch", detail)
     if found.status == "pending":
         await _append(run, key, body, call.principal.user)
-        found = _found(await call.store.read(info.run_id), key)
-    return answer(_checked(found, body, call.principal.user))
+        found = _found(await call.store.read(run.id), key)
+    return _checked(found, body, call.principal.user)
 
 
 def _found(log: Sequence[Event], key: str) -> ApprovalView:
@@ -137,9 +145,9 @@ def _found(log: Sequence[Event], key: str) -> ApprovalView:
 
 
 async def _append(run: Run, key: str, body: Decide, user: str | None) -> None:
-    decide = run.approve if body.decision == "approve" else run.deny
+    signal = run.approve if body.decision == "approve" else run.deny
     try:
-        await decide(key, comment=body.comment, user=user)
+        await signal(key, comment=body.comment, user=user)
     except NotPending:  # decided since
         return
 

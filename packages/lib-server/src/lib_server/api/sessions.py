@@ -91,14 +91,15 @@ async def _get(call: Call[Empty, None]) -> ASGIApp:
 
 
 @asynccontextmanager
-async def _admitted(call: Call[Empty, SendMessage], session: Session) -> AsyncGenerator[str | None]:
+async def admitted_turn(
+    call: Call[Any, Any], session: Session, key: str | None
+) -> AsyncGenerator[str | None]:
     """Admit a turn under the quotas of its caller; yields the key to send it under: see `admitted`.
 
     Raises:
         Problem: `open_runs_cap`, `budget_spent`.
     """
     await check_open_runs(call)
-    key = idempotency_key(call, call.body.key)
     spending, engine = call.services.spending, call.engine
     if not spending.is_limited(call.principal):
         yield key
@@ -120,7 +121,8 @@ async def _send(call: Call[Empty, SendMessage]) -> ASGIApp:
     if streams:
         quotas.check_streams(call.principal)
     try:
-        async with _admitted(call, session) as key:
+        sent_key = idempotency_key(call, call.body.key)
+        async with admitted_turn(call, session, sent_key) as key:
             turn = await session.send(
                 await messages(call, call.body.input),
                 idempotency_key=key,

@@ -150,8 +150,21 @@ def as_messages(conversation: Sequence[ChatMessage], *, field: str) -> list[User
 def _part(content: Content, field: str) -> TextPart | AttachmentPart:
     if isinstance(content, TextContent):
         return TextPart(type="text", text=content.text)
+    return attachment(_attachment(content), field)
+
+
+def attachment(fields: dict[str, Any], field: str) -> AttachmentPart:
+    """Return content beside text.
+
+    Args:
+        fields: of the part; see `source_of`.
+        field: where it stands in the body, for errors.
+
+    Raises:
+        Problem: `invalid`.
+    """
     try:
-        return AttachmentPart.model_validate(_attachment(content), strict=False)
+        return AttachmentPart.model_validate(fields, strict=False)
     except ValidationError as error:
         detail = error.errors(include_url=False, include_context=False, include_input=False)
         raise Problem("invalid", errors=[(field, detail[0]["msg"])]) from None
@@ -160,17 +173,18 @@ def _part(content: Content, field: str) -> TextPart | AttachmentPart:
 def _attachment(content: Any) -> dict[str, Any]:
     match content:
         case ImageContent(image_url=ImageURL(url=url)) | InputImage(image_url=url):
-            return {"type": "image", **_source(url)}
+            return {"type": "image", **source_of(url)}
         case AudioContent(input_audio=audio):
             media_type = {"wav": "audio/wav", "mp3": "audio/mpeg"}[audio.format]
             return {"type": "audio", "data": audio.data, "media_type": media_type}
         case FileContent(file=file) | (InputFile() as file):
-            return {"type": "file", "name": file.filename, **_source(file.file_data)}
+            return {"type": "file", "name": file.filename, **source_of(file.file_data)}
         case _:
             raise TypeError(type(content).__name__)
 
 
-def _source(url: str) -> dict[str, str]:
+def source_of(url: str) -> dict[str, str]:
+    """Return where the content of a part is: in a `data:` URL, or behind another one."""
     data = _DATA.match(url)
     if data is None:
         return {"url": url}

@@ -165,7 +165,7 @@ async def follow(run: Run, *, live: bool, idle_s: float) -> AsyncGenerator[str |
         idle_s: seconds without anything after which "" is yielded.
     """
     written = Written()
-    async with aclosing(_items(run, idle_s)) as items:
+    async with aclosing(with_idle(run.stream(), idle_s)) as items:
         async for item in items:
             if isinstance(item, RunEnded):
                 if text := written.end(item.result.text):
@@ -182,9 +182,11 @@ async def follow(run: Run, *, live: bool, idle_s: float) -> AsyncGenerator[str |
                 yield text
 
 
-async def _items(run: Run, idle_s: float) -> AsyncGenerator[StreamItem[Any] | None]:
-    """Yield the items of a run, and None after so many seconds without."""
-    async with aclosing(run.stream()) as items:
+async def with_idle(
+    stream: AsyncGenerator[StreamItem[Any]], idle_s: float
+) -> AsyncGenerator[StreamItem[Any] | None]:
+    """Yield the items of a run up to its end, and None after so many seconds without."""
+    async with aclosing(stream) as items:
         coming = asyncio.ensure_future(anext(items))
         try:
             while True:
@@ -230,10 +232,7 @@ async def answered(call: Call[Any, Any], result: Result[Any]) -> Answered:
         Problem: `run_failed`, `run_cancelled`.
     """
     if result.outcome == "FAILED":
-        error = result.error or {}
-        parts = (error.get("type"), error.get("message"), result.reason)
-        detail = ": ".join([str(part) for part in parts if part][:2])
-        raise Problem("run_failed", detail)
+        raise Problem("run_failed", why_failed(result))
     if result.outcome == "CANCELLED":
         raise Problem("run_cancelled", "start another one")
     written = output_tokens(await call.store.read(result.run_id))
@@ -244,6 +243,13 @@ async def answered(call: Call[Any, Any], result: Result[Any]) -> Answered:
         input_tokens=max(0, result.spend.tokens - written),
         output_tokens=written,
     )
+
+
+def why_failed(result: Result[Any]) -> str:
+    """Return the reason of a run that has failed."""
+    error = result.error or {}
+    parts = (error.get("type"), error.get("message"), result.reason)
+    return ": ".join([str(part) for part in parts if part][:2])
 
 
 def output_tokens(log: Sequence[Event]) -> int:
