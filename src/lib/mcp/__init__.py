@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from lib.mcp.client.inputs import Elicitation
     from lib.mcp.client.toolset import MCPTools
     from lib.mcp.functions import Prompt, Resource, prompt, resource
+    from lib.mcp.inputs import InputRequired, ask, can_ask, form
     from lib.mcp.offered import Caller
     from lib.mcp.server import MCPToolServer
     from lib.mcp.stdio import serve_stdio
@@ -20,10 +21,14 @@ if TYPE_CHECKING:
 __all__ = [
     "Caller",
     "Elicitation",
+    "InputRequired",
     "MCPToolServer",
     "MCPTools",
     "Prompt",
     "Resource",
+    "ask",
+    "can_ask",
+    "form",
     "prompt",
     "resource",
     "serve_stdio",
@@ -35,6 +40,10 @@ if not TYPE_CHECKING:  # type checkers are to see misspelt names
         {
             "Caller": "lib.mcp.offered",
             "Elicitation": "lib.mcp.client.inputs",
+            "InputRequired": "lib.mcp.inputs",
+            "ask": "lib.mcp.inputs",
+            "can_ask": "lib.mcp.inputs",
+            "form": "lib.mcp.inputs",
             "MCPToolServer": "lib.mcp.server",
             "MCPTools": "lib.mcp.client.toolset",
             "Prompt": "lib.mcp.functions",

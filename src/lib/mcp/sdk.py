@@ -10,6 +10,7 @@ try:
     from mcp.server.lowlevel import Server
     from mcp.server.stdio import stdio_server
     from mcp.shared.exceptions import MCPError
+    from mcp.shared.message import ServerMessageMetadata as RequestMetadata
     from mcp.shared.uri_template import UriTemplate
     from mcp_types.version import MODERN_PROTOCOL_VERSIONS as MODERN_VERSIONS
 except ModuleNotFoundError as _error:
@@ -19,6 +20,7 @@ __all__ = [
     "MODERN_VERSIONS",
     "MCPError",
     "RequestContext",
+    "RequestMetadata",
     "Server",
     "UriTemplate",
     "stdio_server",

@@ -9,10 +9,14 @@ import os
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Any, Final, Protocol, Self, TypeVar
 
+from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib._util.ids import new_id
+from lib._util.json import canonical, copied, digest
 from lib._util.tasks import cancelled
 from lib._util.version import __version__
 from lib.engine import Engine
@@ -20,11 +24,20 @@ from lib.errors import ToolError
 from lib.events import EventStore
 from lib.llm.schema import violations
 from lib.mcp.functions import Prompt, Resource
+from lib.mcp.inputs import ANSWERS, INPUTS, InputRequired, Inputs, StateSeal, form
 from lib.mcp.offered import CALLER, Caller, Source, agents_in, as_registry
 from lib.mcp.results import ToolSurface, failure
-from lib.mcp.sdk import MODERN_VERSIONS, MCPError, RequestContext, Server, types
+from lib.mcp.sdk import (
+    MODERN_VERSIONS,
+    MCPError,
+    RequestContext,
+    RequestMetadata,
+    Server,
+    types,
+)
 from lib.tools import Deps, FunctionTool, Tool, ToolContext, ToolRegistry
 from lib.tools.definition import ProgressCallback
+from lib.tools.output import clip
 
 _log = logging.getLogger("lib.mcp")
 
@@ -35,6 +48,13 @@ _Context = RequestContext[Any, Any]
 _Paged = types.PaginatedRequestParams | None
 
 _MAX_PROBLEMS: Final = 5
+_MAX_ROUNDS: Final = 10
+_MAX_SHOWN_CHARS: Final = 2_000
+_APPROVAL: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {"approve": {"type": "boolean", "title": "Allow it"}},
+    "required": ["approve"],
+}
 _NOT_FOUND: Final = -32002  # of resources, for clients of 2025-11-25 and before
 
 
@@ -75,6 +95,7 @@ class MCPToolServer:
         caller: Callable[[Any], Caller] = caller_of,
         max_calls: int = 32,
         page_size: int = 200,
+        clock: Clock = SYSTEM_CLOCK,
         new_id: Callable[[], str] = new_id,
     ) -> None:
         """Put the parts together; nothing is opened.
@@ -93,6 +114,7 @@ class MCPToolServer:
             caller: returns the caller of a request of the transport, None on stdio.
             max_calls: how many calls are carried out at once; further ones wait.
             page_size: how many tools, resources or prompts a list has at once.
+            clock: for how long a question to a client can be answered.
             new_id: makes ids of calls.
 
         Raises:
@@ -113,6 +135,7 @@ class MCPToolServer:
         self._prompts = _by_name(prompts, Prompt, "@prompt")
         self._deps = Deps(deps)
         self._caller = caller
+        self._seal = StateSeal(clock=clock)
         self._slots = asyncio.Semaphore(max_calls)
         self._page_size = page_size
         self._new_id = new_id
@@ -170,23 +193,69 @@ class MCPToolServer:
 
     async def _call(
         self, context: _Context, params: types.CallToolRequestParams
-    ) -> types.CallToolResult:
+    ) -> types.CallToolResult | types.InputRequiredResult:
         try:
             tool = self.tools.get(params.name)
         except ToolError as error:
             raise MCPError(types.INVALID_PARAMS, error.message) from None
         arguments = params.arguments or {}
-        surface = self._surfaces[tool.name]
+        work = partial(self._called, context, tool, arguments)
+        return await self._with_inputs(context, params, [params.name, arguments], work)
+
+    async def _called(
+        self, context: _Context, tool: Tool, arguments: Mapping[str, Any]
+    ) -> types.CallToolResult:
         try:
             check_arguments(tool, arguments)
-            if tool.needs_approval(arguments):
-                raise ToolError("denied", "not called: a person must approve this call first")  # noqa: TRY301 - a result like the others
+            require_approval(tool, arguments)
             async with self._slots, _progress(context) as progress:
                 tool_context = self._tool_context(context, progress.report)
                 value = await call_tool(tool, arguments, tool_context)
-                return surface.result(value, legacy=_is_legacy(context))
+                return self._surfaces[tool.name].result(value, legacy=_is_legacy(context))
         except ToolError as error:
             return failure(error.message)
+
+    async def _with_inputs(
+        self,
+        context: _Context,
+        params: types.InputResponseRequestParams,
+        request: Sequence[Any],
+        work: Callable[[], Awaitable[T]],
+    ) -> T | types.InputRequiredResult:
+        """Return the result of the work, or the questions that its client must answer first.
+
+        Args:
+            context: of the request.
+            params: of the request, with the answers.
+            request: what names it beside its method and its caller.
+            work: carries the request out; it is done again once an answer is there.
+        """
+        caller = self._caller(context.request)
+        key = digest(context.method, canonical([request, caller.tenant, caller.user]))
+        answers, sent = dict[str, types.InputResponse](), frozenset[str]()
+        if params.request_state is not None:
+            answers, sent = self._seal.open(params.request_state, key)
+        inputs = Inputs(
+            capabilities=_can_answer(context),
+            answers={**answers, **(params.input_responses or {})},
+            sent=sent,
+        )
+        for _ in range(_MAX_ROUNDS):
+            INPUTS.set(inputs)
+            try:
+                return await work()
+            except InputRequired as required:
+                if not _is_legacy(context):
+                    state = self._seal.seal(inputs, required, key)
+                    return types.InputRequiredResult(
+                        input_requests=required.requests, request_state=state
+                    )
+                inputs = replace(
+                    inputs,
+                    answers={**inputs.answers, **await _answers_of(context, required)},
+                    sent=inputs.sent | required.requests.keys(),
+                )
+        raise MCPError(types.INVALID_REQUEST, "the answers of the client do not fit the questions")
 
     def _tool_context(self, context: _Context, on_progress: ProgressCallback | None) -> ToolContext:
         caller = self._caller(context.request)
@@ -218,15 +287,24 @@ class MCPToolServer:
 
     async def _read(
         self, context: _Context, params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult:
+    ) -> types.ReadResourceResult | types.InputRequiredResult:
         for each in self._resources.values():
             arguments = each.match(params.uri)
             if arguments is not None:
-                made = each.contents(params.uri, arguments, self._tool_context(context, None))
-                contents = await self._made(made, each.name)
-                return types.ReadResourceResult(contents=[contents])
+                work = partial(self._content, context, each, params.uri, arguments)
+                return await self._with_inputs(context, params, [params.uri], work)
         code = _NOT_FOUND if _is_legacy(context) else types.INVALID_PARAMS
         raise MCPError(code, "no resource has this URI", {"uri": params.uri})
+
+    async def _content(
+        self,
+        context: _Context,
+        resource: Resource[..., Any],
+        uri: str,
+        arguments: Mapping[str, str],
+    ) -> types.ReadResourceResult:
+        made = resource.contents(uri, arguments, self._tool_context(context, None))
+        return types.ReadResourceResult(contents=[await self._made(made, resource.name)])
 
     async def _list_prompts(self, _: _Context, params: _Paged) -> types.ListPromptsResult:
         page, cursor = self._page([each.definition for each in self._prompts.values()], params)
@@ -234,11 +312,18 @@ class MCPToolServer:
 
     async def _get_prompt(
         self, context: _Context, params: types.GetPromptRequestParams
-    ) -> types.GetPromptResult:
+    ) -> types.GetPromptResult | types.InputRequiredResult:
         prompt = self._prompts.get(params.name)
         if prompt is None:
             raise MCPError(types.INVALID_PARAMS, "no prompt has this name")
-        made = prompt.messages(params.arguments or {}, self._tool_context(context, None))
+        arguments = params.arguments or {}
+        work = partial(self._conversation, context, prompt, arguments)
+        return await self._with_inputs(context, params, [params.name, arguments], work)
+
+    async def _conversation(
+        self, context: _Context, prompt: Prompt[..., Any], arguments: Mapping[str, str]
+    ) -> types.GetPromptResult:
+        made = prompt.messages(arguments, self._tool_context(context, None))
         messages = await self._made(made, prompt.name)
         return types.GetPromptResult(description=prompt.description or None, messages=messages)
 
@@ -251,6 +336,8 @@ class MCPToolServer:
             wrong = error.code == "invalid_arguments"
             code = types.INVALID_PARAMS if wrong else types.INTERNAL_ERROR
             raise MCPError(code, error.message) from None
+        except (MCPError, InputRequired):
+            raise
         # Around functions of the application, whose errors are none of the client's concern.
         except Exception as error:
             _log.exception("%r failed", name)
@@ -303,6 +390,28 @@ def check_arguments(tool: Tool, arguments: Mapping[str, Any]) -> None:
         raise ToolError("invalid_arguments", "; ".join(problems))
 
 
+def require_approval(tool: Tool, arguments: Mapping[str, Any]) -> None:
+    """Let a call pass that a person has approved, or that needs no approval.
+
+    Raises:
+        InputRequired: the person behind the client must decide.
+        ToolError: the person has refused, or cannot be reached.
+    """
+    if not tool.needs_approval(copied(dict(arguments))):
+        return
+    shown, _ = clip(canonical(arguments), _MAX_SHOWN_CHARS)
+    question = form(f"Allow the call of {tool.name!r} with {shown}?", _APPROVAL)
+    inputs = INPUTS.get()
+    if not inputs.can_ask(question):
+        raise ToolError("denied", "not called: a person must approve it, whom nothing can ask here")
+    answer = inputs.ask({"approval": question}, sealed=True)["approval"]
+    match answer:
+        case types.ElicitResult(action="accept", content={"approve": True}):
+            return
+        case _:
+            raise ToolError("denied", "not called: a person has refused it")
+
+
 async def call_tool(tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Any:
     """Return what a tool returns.
 
@@ -318,7 +427,7 @@ async def call_tool(tool: Tool, arguments: Mapping[str, Any], context: ToolConte
         if task is not None and task.cancelling():
             raise
         raise ToolError("failed", "the tool was cancelled by something of its own") from error
-    except (ToolError, MCPError):
+    except (ToolError, MCPError, InputRequired):
         raise
     # Around a tool call: whatever it raises is a result, even that it wants to exit.
     except (Exception, SystemExit) as error:
@@ -326,6 +435,25 @@ async def call_tool(tool: Tool, arguments: Mapping[str, Any], context: ToolConte
             raise ToolError("timeout", f"no answer within {tool.timeout_s:g} s") from error
         _log.exception("tool %r failed", tool.name)
         raise ToolError("failed", "the tool failed; the log of its server says why") from error
+
+
+def _can_answer(context: _Context) -> types.ClientCapabilities:
+    """Return what the client of a request can answer: with an older one, only over a pipe."""
+    found = context.session.client_capabilities
+    if found is None or (_is_legacy(context) and not context.session.can_send_request):
+        return types.ClientCapabilities()
+    return found
+
+
+async def _answers_of(context: _Context, required: InputRequired) -> dict[str, types.InputResponse]:
+    """Return the answers of a client of 2025-11-25 or before, which answers meanwhile."""
+    related = RequestMetadata(related_request_id=context.request_id)
+    return {
+        key: await context.session.send_request(
+            request, ANSWERS[type(request)][0], metadata=related
+        )
+        for key, request in required.requests.items()
+    }
 
 
 class _Progress:

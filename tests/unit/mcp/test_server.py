@@ -259,7 +259,7 @@ async def test_a_tool_error_is_shown_as_it_is() -> None:
     assert (result.is_error, text(result)) == (True, "the shop is closed")
 
 
-async def test_a_call_that_a_person_must_approve_is_not_made() -> None:
+async def test_a_call_that_no_person_can_approve_is_not_made() -> None:
     made: list[int] = []
 
     @tool(approval=True)

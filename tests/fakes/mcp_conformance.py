@@ -1,0 +1,327 @@
+"""The server of the protocol's conformance suite, made with `lib.mcp`: `uvicorn` serves `app`.
+
+The suite calls its tools, prompts and resources by name, and says what each has to return.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+from typing import Annotated, Any
+
+import mcp_types as types
+from pydantic import BaseModel, Field
+
+from lib import Agent, Engine, tool
+from lib.errors import ToolError
+from lib.llm import Audio, FunctionClient, Image
+from lib.mcp import MCPToolServer, ask, can_ask, form, prompt, resource
+from lib.tools import Tool, ToolContext
+from lib_server import Server
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
+)
+WAV = base64.b64decode("UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA=")
+IMAGE = Image(data=PNG, media_type="image/png")
+
+
+def embedded(uri: str, text: str, media_type: str = "text/plain") -> types.EmbeddedResource:
+    contents = types.TextResourceContents(uri=uri, mime_type=media_type, text=text)
+    return types.EmbeddedResource(resource=contents)
+
+
+@tool(effects="none")
+def test_simple_text() -> str:
+    """Return text."""
+    return "This is a simple text response for testing."
+
+
+@tool(effects="none")
+def test_image_content() -> Image:
+    """Return an image."""
+    return IMAGE
+
+
+@tool(effects="none")
+def test_audio_content() -> Audio:
+    """Return sound."""
+    return Audio(data=WAV, media_type="audio/wav")
+
+
+@tool(effects="none")
+def test_embedded_resource() -> types.EmbeddedResource:
+    """Return a resource."""
+    return embedded("test://embedded-resource", "This is an embedded resource content.")
+
+
+@tool(effects="none")
+def test_multiple_content_types() -> list[Any]:
+    """Return content of several kinds."""
+    return [
+        types.TextContent(text="Multiple content types test:"),
+        IMAGE,
+        embedded(
+            "test://mixed-content-resource", '{"test":"data","value":123}', "application/json"
+        ),
+    ]
+
+
+@tool(effects="none")
+def test_error_handling() -> None:
+    """Fail."""
+    raise ToolError("failed", "This tool intentionally returns an error for testing")
+
+
+@tool(effects="none")
+async def test_tool_with_progress(context: ToolContext) -> str:
+    """Report progress."""
+    for done in (0, 50, 100):
+        context.progress(done, 100, f"Completed step {done} of 100")
+        await asyncio.sleep(0.05)  # noqa: TID251 - the suite counts reports, and newer ones replace older
+    return "done"
+
+
+async def _nothing(_arguments: Any, _context: ToolContext) -> str:
+    return "ok"
+
+
+ADDRESS = {
+    "type": "object",
+    "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
+}
+json_schema_2020_12_tool = Tool(
+    name="json_schema_2020_12_tool",
+    description="Take arguments of a schema with all keywords.",
+    effects="none",
+    input_schema={
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "$defs": {"address": {"$anchor": "addressDef", **ADDRESS}},
+        "properties": {
+            "name": {"type": "string"},
+            "address": {"$ref": "#/$defs/address"},
+            "contactMethod": {"type": "string", "enum": ["phone", "email"]},
+            "phone": {"type": "string"},
+            "email": {"type": "string"},
+        },
+        "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
+        "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
+        "then": {"required": ["phone"]},
+        "else": {"required": ["email"]},
+        "additionalProperties": False,
+    },
+    call=_nothing,
+)
+test_x_mcp_header = Tool(
+    name="test_x_mcp_header",
+    description="Take arguments that are mirrored in headers.",
+    effects="none",
+    input_schema={
+        "type": "object",
+        "properties": {
+            "region": {"type": "string", "x-mcp-header": "Region"},
+            "priority": {"type": "integer", "x-mcp-header": "Priority"},
+            "verbose": {"type": "boolean", "x-mcp-header": "Verbose"},
+        },
+    },
+    call=_nothing,
+)
+
+
+class Name(BaseModel):
+    name: str
+
+
+class Color(BaseModel):
+    color: str
+
+
+class Okay(BaseModel):
+    ok: bool
+
+
+class Context(BaseModel):
+    context: str
+
+
+ROOTS = types.ListRootsRequest()
+
+
+def sampling(text: str) -> types.CreateMessageRequest:
+    message = types.SamplingMessage(role="user", content=types.TextContent(text=text))
+    params = types.CreateMessageRequestParams(messages=[message], max_tokens=50)
+    return types.CreateMessageRequest(params=params)
+
+
+@tool(effects="none")
+def test_missing_capability() -> str:
+    """Ask the model of the client."""
+    ask(answer=sampling("hello"))
+    return "ok"
+
+
+@tool(effects="none")
+def test_input_required_result_elicitation() -> str:
+    """Ask the person."""
+    answer: Any = ask(user_name=form("What is your name?", Name))["user_name"]
+    return f"Hello, {answer.content['name']}!"
+
+
+@tool(effects="none")
+def test_input_required_result_sampling() -> str:
+    """Ask the model of the client."""
+    answer: Any = ask(capital_question=sampling("What is the capital of France?"))
+    return f"{answer['capital_question'].content.text}"
+
+
+@tool(effects="none")
+def test_input_required_result_list_roots() -> str:
+    """Ask for roots."""
+    answer: Any = ask(client_roots=ROOTS)["client_roots"]
+    return ", ".join(str(root.uri) for root in answer.roots)
+
+
+@tool(effects="none")
+def test_input_required_result_request_state() -> str:
+    """Ask with a state."""
+    ask(confirm=form("Please confirm", Okay))
+    return "state-ok"
+
+
+@tool(effects="none")
+def test_input_required_result_multiple_inputs() -> str:
+    """Ask for three things."""
+    ask(
+        user_name=form("What is your name?", Name),
+        greeting=sampling("Generate a greeting"),
+        client_roots=ROOTS,
+    )
+    return "all there"
+
+
+@tool(effects="none")
+def test_input_required_result_multi_round() -> str:
+    """Ask twice."""
+    first: Any = ask(step1=form("Step 1: What is your name?", Name))["step1"]
+    second: Any = ask(step2=form("Step 2: What is your favourite color?", Color))["step2"]
+    return f"{first.content} {second.content}"
+
+
+@tool(effects="none")
+def test_input_required_result_tampered_state() -> str:
+    """Ask with a sealed state."""
+    ask(confirm=form("Please confirm", Okay))
+    return "confirmed"
+
+
+@tool(effects="none")
+def test_input_required_result_capabilities() -> str:
+    """Ask for what the client answers."""
+    questions: dict[str, types.InputRequest] = {
+        "user_name": form("What is your name?", Name),
+        "greeting": sampling("Generate a greeting"),
+        "client_roots": ROOTS,
+    }
+    ask(**{key: each for key, each in questions.items() if can_ask(each)})
+    return "all there"
+
+
+@tool(effects="none")
+def test_streaming_elicitation(context: ToolContext) -> str:
+    """Report, and ask the person."""
+    context.progress(1, 2, "about to ask")
+    ask(user_name=form("What is your name?", Name))
+    return "ok"
+
+
+@tool(effects="none")
+def test_logging_tool() -> str:
+    """Log, which is nothing for clients."""
+    logging.getLogger(__name__).warning("logged")
+    return "ok"
+
+
+@resource("test://static-text", media_type="text/plain")
+def static_text() -> str:
+    """Text."""
+    return "This is the content of the static text resource."
+
+
+@resource("test://static-binary", media_type="image/png")
+def static_binary() -> bytes:
+    """An image."""
+    return PNG
+
+
+@resource("test://watched-resource", media_type="text/plain")
+def watched() -> str:
+    """Text."""
+    return "Watched resource content"
+
+
+@resource("test://template/{id}/data", media_type="application/json")
+def template(id: str) -> dict[str, Any]:  # noqa: A002 - the suite's name
+    """Data of a template."""
+    return {"id": id, "templateTest": True, "data": f"Data for ID: {id}"}
+
+
+@prompt
+def test_simple_prompt() -> str:
+    """A prompt."""
+    return "This is a simple prompt for testing."
+
+
+@prompt(complete={"arg1": lambda begun: [f"{begun}ing"]})
+def test_prompt_with_arguments(
+    arg1: Annotated[str, Field(description="first")],
+    arg2: Annotated[str, Field(description="second")],
+) -> str:
+    """A prompt with arguments."""
+    return f"Prompt with arguments: arg1='{arg1}', arg2='{arg2}'"
+
+
+def message(content: types.ContentBlock) -> types.PromptMessage:
+    return types.PromptMessage(role="user", content=content)
+
+
+@prompt
+def test_prompt_with_embedded_resource(resourceUri: str) -> list[Any]:  # noqa: N803 - the suite's name
+    """A prompt with a resource."""
+    text = "Embedded resource content for testing."
+    return [message(embedded(resourceUri, text)), "Please process the embedded resource above."]
+
+
+@prompt
+def test_prompt_with_image() -> list[Any]:
+    """A prompt with an image."""
+    image = types.ImageContent(data=base64.b64encode(PNG).decode(), mime_type="image/png")
+    return [message(image), "Please analyze the image above."]
+
+
+@prompt
+def test_input_required_result_prompt() -> str:
+    """A prompt that asks."""
+    answer: Any = ask(user_context=form("What context should the prompt use?", Context))
+    return f"Use this context: {answer['user_context'].content}"
+
+
+def offered(engine: Engine) -> MCPToolServer:
+    tools = [each for each in globals().values() if isinstance(each, Tool)]
+    return MCPToolServer(
+        tools,
+        name="conformance",
+        engine=engine,
+        resources=[static_text, static_binary, watched, template],
+        prompts=[
+            test_simple_prompt,
+            test_prompt_with_arguments,
+            test_prompt_with_embedded_resource,
+            test_prompt_with_image,
+            test_input_required_result_prompt,
+        ],
+    )
+
+
+app = Server(Agent(FunctionClient(lambda _: "hello")), mcp=offered)
