@@ -1,5 +1,6 @@
 """The document is made from the route table, and so says what there is."""
 
+import inspect
 import json
 import re
 
@@ -7,6 +8,7 @@ from click.testing import CliRunner
 from server_kit import echo_agent, serving
 
 from lib_server import Server
+from lib_server.bodies import Empty
 from lib_server.cli import main
 from lib_server.problems import KINDS
 from lib_server.routes import ROUTES
@@ -38,6 +40,12 @@ def test_every_constraint_is_one_of_json_schema() -> None:
 
     of_pydantic = {"ge", "gt", "le", "lt", "min_length", "max_length", "multiple_of"}
     assert not of_pydantic & set(re.findall(r'"(\w+)":', json.dumps(document)))
+
+
+def test_every_route_reads_the_parameters_that_its_handler_takes() -> None:
+    for route in ROUTES:
+        taken = inspect.get_annotations(route.handler)["call"]
+        assert taken.startswith(f"Call[{(route.query or Empty).__name__}, "), route.path
 
 
 def test_every_problem_of_a_route_is_described() -> None:

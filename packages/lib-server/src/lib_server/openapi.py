@@ -10,7 +10,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
-from lib_server.bodies import BlobView, RunView, SessionView, TurnView
+from lib_server.bodies import BlobView, Empty, RunView, SessionView, TurnView
 from lib_server.problems import KINDS, MEDIA_TYPE, OpenAIErrorBody, ProblemBody
 from lib_server.routing import JSON, AnyRoute
 
@@ -27,6 +27,17 @@ _COMMON: Final = (
 _OF_STORE: Final = ("unavailable", "not_started", "overloaded")
 _OF_CALLER: Final = ("unauthenticated", "forbidden", "rate_limited")
 _OF_BODY: Final = ("too_large", "unsupported_media_type", "invalid")
+_MISSING: Final = {
+    "agent": "agent_not_found",
+    "digest": "blob_not_found",
+    "key_id": "key_not_found",
+    "model": "agent_not_found",
+    "response_id": "run_not_found",
+    "run_id": "run_not_found",
+    "session_id": "session_not_found",
+}
+"""The problem that nothing has the id that a parameter of a path is."""
+
 _LEADS_TO: Final[Mapping[type[BaseModel], tuple[str, str]]] = {
     RunView: ("run_id", "id"),
     TurnView: ("run_id", "run_id"),
@@ -53,10 +64,12 @@ def problems_of(route: AnyRoute) -> list[str]:
         codes.remove("forbidden")
     if route.body is not None or route.content:
         codes.update(_OF_BODY)
-    if route.query.model_fields or route.body is not None:
+    if route.query is not None or route.body is not None:
         codes.add("invalid")
-    if "{" in route.path:
+    names = _PARAMETER.findall(route.path)
+    if names:
         codes.add("not_found")
+    codes.update(_MISSING[name] for name in names if name in _MISSING)
     return sorted(codes)
 
 
@@ -90,7 +103,8 @@ def document(routes: Sequence[AnyRoute], *, version: str, base_path: str = "") -
 def _models(routes: Iterable[AnyRoute]) -> set[_Key]:
     found: set[_Key] = {(shape, "serialization") for shape, _ in _ERRORS.values()}
     for route in routes:
-        found.add((route.query, "validation"))
+        if route.query is not None:
+            found.add((route.query, "validation"))
         if route.body is not None:
             found.add((route.body, "validation"))
         answers: set[_Key] = {(each, "serialization") for each in route.answers.values() if each}
@@ -160,7 +174,8 @@ def _parameters(route: AnyRoute) -> list[dict[str, Any]]:
         }
         for name in _PARAMETER.findall(route.path)
     ]
-    schema = route.query.model_json_schema(ref_template=_TEMPLATE)
+    query = route.query or Empty
+    schema = query.model_json_schema(ref_template=_TEMPLATE)
     for name, each in schema.get("properties", {}).items():
         required = name in schema.get("required", ())
         found.append({"name": name, "in": "query", "required": required, "schema": each})

@@ -18,6 +18,7 @@ from lib.events.tenant import TenantEventStore
 from lib_server.auth.keys import ApiKeys
 from lib_server.auth.principal import Principal
 from lib_server.auth.principal import Scope as Right
+from lib_server.bodies import Empty
 from lib_server.channels import Channels
 from lib_server.limits import Limits
 from lib_server.metrics import Metrics
@@ -204,11 +205,12 @@ class Route(Generic[Q, B]):
         tag: groups routes in the documentation.
         right: the scope that a caller needs, "any" for valid credentials of whatever scopes; None
             for a route that is open to all.
-        query: the model of its parameters.
+        query: the model of its parameters; None for none.
         body: the model of its body; None for none.
         content: True if the body is any content, which the handler reads.
         answers: the model of each status that it answers with; None for no body.
-        problems: the codes of its own problems; those of every route are added.
+        problems: the codes of its own problems; those of every route are added, and that nothing
+            has the id that a part of its path is.
         headers: the request headers that it reads, by name.
         events: the server-sent events that it may answer with, with a line for each.
         errors: the shape of its errors: problem+json, or that of OpenAI's API.
@@ -220,7 +222,7 @@ class Route(Generic[Q, B]):
     summary: str
     tag: str
     right: Right | Literal["any"] | None
-    query: type[Q]
+    query: type[Q] | None = None
     body: type[B] | None = None
     content: bool = False
     answers: Mapping[int, type[BaseModel] | None]
@@ -290,7 +292,7 @@ def check_right(principal: Principal, right: Right | Literal["any"] | None) -> N
 
 
 def _query(route: AnyRoute, query: bytes) -> Any:
-    model: type[BaseModel] = route.query
+    model: type[BaseModel] = route.query or Empty
     if not query:
         return model()
     try:

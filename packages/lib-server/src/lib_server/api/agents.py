@@ -47,7 +47,6 @@ ROUTES: list[AnyRoute] = [
         summary="List the agents",
         tag="agents",
         right="read",
-        query=Empty,
         answers={200: AgentList},
     ),
     Route(
@@ -57,8 +56,6 @@ ROUTES: list[AnyRoute] = [
         summary="Describe an agent",
         tag="agents",
         right="read",
-        query=Empty,
         answers={200: AgentView},
-        problems=["agent_not_found"],
     ),
 ]

@@ -193,7 +193,6 @@ ROUTES: list[AnyRoute] = [
         summary="List the tool calls of a run that wait, or have waited, for a person",
         tag="approvals",
         right="read",
-        query=Empty,
         answers={200: ApprovalList},
         problems=["run_not_found"],
     ),
@@ -204,7 +203,6 @@ ROUTES: list[AnyRoute] = [
         summary="Approve or deny a tool call; the same decision may be sent again",
         tag="approvals",
         right="approve",
-        query=Empty,
         body=Decide,
         answers={200: ApprovalView},
         problems=[

@@ -87,7 +87,6 @@ ROUTES: list[AnyRoute] = [
         summary="Upload content; `Content-Type` says what it is",
         tag="blobs",
         right="run",
-        query=Empty,
         content=True,
         answers={201: BlobView},
         problems=["unsupported", "unsupported_media_type"],
@@ -99,8 +98,7 @@ ROUTES: list[AnyRoute] = [
         summary="Download content that the tenant has uploaded, or that its runs refer to",
         tag="blobs",
         right="read",
-        query=Empty,
         answers={200: None},
-        problems=["blob_not_found", "unsupported"],
+        problems=["unsupported"],
     ),
 ]

@@ -58,7 +58,7 @@ ROUTES: list[AnyRoute] = [
         right="read",
         query=EventQuery,
         answers={200: EventPage, 204: None},
-        problems=["run_not_found", "stream_cap"],
+        problems=["stream_cap"],
         headers={
             "Last-Event-ID": Header(
                 "of a stream that is resumed: begin behind this event", _PLACE.pattern

@@ -63,7 +63,6 @@ ROUTES: list[AnyRoute] = [
         summary="The process lives",
         tag="operations",
         right=None,
-        query=Empty,
         answers={200: Health},
     ),
     Route(
@@ -73,7 +72,6 @@ ROUTES: list[AnyRoute] = [
         summary="The event store answers, and new work is taken",
         tag="operations",
         right=None,
-        query=Empty,
         answers={200: Health},
         problems=["draining", "unavailable"],
     ),
@@ -84,7 +82,6 @@ ROUTES: list[AnyRoute] = [
         summary="Counts of this process, for Prometheus",
         tag="operations",
         right="admin",
-        query=Empty,
         answers={200: None},
     ),
     Route(
@@ -94,7 +91,6 @@ ROUTES: list[AnyRoute] = [
         summary="The description of all routes, as OpenAPI 3.1 has it",
         tag="operations",
         right=None,
-        query=Empty,
         answers={200: OpenAPI},
     ),
     Route(
@@ -104,7 +100,6 @@ ROUTES: list[AnyRoute] = [
         summary="This description for people, which loads nothing",
         tag="operations",
         right=None,
-        query=Empty,
         answers={200: None},
     ),
 ]

@@ -34,7 +34,6 @@ ROUTES: list[AnyRoute] = [
         summary="Look at the credential of the request: its tenant, its user, its scopes",
         tag="credentials",
         right="any",
-        query=Empty,
         answers={200: MeView},
     ),
 ]

@@ -97,9 +97,8 @@ ROUTES: list[AnyRoute] = [
         summary="Put on record what became of a tool call; the same may be sent again",
         tag="unknown calls",
         right="approve",
-        query=Empty,
         body=Settle,
         answers={200: SettlementView},
-        problems=["run_not_found", "not_pending", "already_settled"],
+        problems=["not_pending", "already_settled"],
     ),
 ]

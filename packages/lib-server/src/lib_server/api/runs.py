@@ -333,7 +333,6 @@ ROUTES: list[AnyRoute] = [
         summary="Start a run, or find the one that the same key has started",
         tag="runs",
         right="run",
-        query=Empty,
         body=StartRun,
         answers={201: RunView, 200: RunView},
         problems=[
@@ -366,9 +365,7 @@ ROUTES: list[AnyRoute] = [
         summary="Look at a run",
         tag="runs",
         right="read",
-        query=Empty,
         answers={200: RunView},
-        problems=["run_not_found"],
     ),
     Route(
         method="GET",
@@ -379,7 +376,6 @@ ROUTES: list[AnyRoute] = [
         right="read",
         query=WaitFor,
         answers={200: ResultView},
-        problems=["run_not_found"],
     ),
     Route(
         method="POST",
@@ -388,9 +384,7 @@ ROUTES: list[AnyRoute] = [
         summary="Cancel a run; one that has ended stays as it is",
         tag="runs",
         right="run",
-        query=Empty,
         body=CancelRun,
         answers={202: RunView, 200: RunView},
-        problems=["run_not_found"],
     ),
 ]

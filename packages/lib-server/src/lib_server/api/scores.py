@@ -69,10 +69,8 @@ ROUTES: list[AnyRoute] = [
         summary="Judge a run",
         tag="scores",
         right="run",
-        query=Empty,
         body=AddScore,
         answers={201: ScoreList},
-        problems=["run_not_found"],
     ),
     Route(
         method="GET",
@@ -81,8 +79,6 @@ ROUTES: list[AnyRoute] = [
         summary="List the judgements of a run",
         tag="scores",
         right="read",
-        query=Empty,
         answers={200: ScoreList},
-        problems=["run_not_found"],
     ),
 ]

@@ -169,7 +169,6 @@ ROUTES: list[AnyRoute] = [
         summary="Start a session, or find the one that the same key has started",
         tag="sessions",
         right="run",
-        query=Empty,
         body=StartSession,
         answers={201: SessionView, 200: SessionView},
         problems=[
@@ -188,9 +187,7 @@ ROUTES: list[AnyRoute] = [
         summary="Look at a session",
         tag="sessions",
         right="read",
-        query=Empty,
         answers={200: SessionView},
-        problems=["session_not_found"],
     ),
     Route(
         method="POST",
@@ -199,11 +196,9 @@ ROUTES: list[AnyRoute] = [
         summary="Send a message; with `Accept: text/event-stream`, stream the turn that answers it",
         tag="sessions",
         right="run",
-        query=Empty,
         body=SendMessage,
         answers={202: TurnView},
         problems=[
-            "session_not_found",
             "session_closed",
             "blob_not_found",
             "idempotency_mismatch",
@@ -222,9 +217,7 @@ ROUTES: list[AnyRoute] = [
         summary="Read the conversation after all turns that have ended",
         tag="sessions",
         right="read",
-        query=Empty,
         answers={200: HistoryView},
-        problems=["session_not_found"],
     ),
     Route(
         method="DELETE",
@@ -233,8 +226,6 @@ ROUTES: list[AnyRoute] = [
         summary="Close a session once it has answered what was sent so far",
         tag="sessions",
         right="run",
-        query=Empty,
         answers={202: SessionView},
-        problems=["session_not_found"],
     ),
 ]

@@ -101,8 +101,7 @@ ROUTES: list[AnyRoute] = [
         "`Accept: text/html`",
         tag="runs",
         right="read",
-        query=Empty,
         answers={200: TraceView},
-        problems=["run_not_found", "too_large"],
+        problems=["too_large"],
     ),
 ]

@@ -174,7 +174,6 @@ ROUTES: list[AnyRoute] = [
         summary="Exchange a message of the Model Context Protocol",
         tag="mcp",
         right="run",
-        query=Empty,
         content=True,
         answers={
             200: ProtocolMessage,

@@ -348,7 +348,6 @@ ROUTES: list[AnyRoute] = [
         summary="Send a request to an agent, as the Responses API of OpenAI has it",
         tag="openai",
         right="run",
-        query=Empty,
         body=CreateResponse,
         answers={200: Response},
         problems=[*RUN_PROBLEMS, "run_not_found", "run_open"],
@@ -363,9 +362,7 @@ ROUTES: list[AnyRoute] = [
         summary="Read a response, finished or not",
         tag="openai",
         right="read",
-        query=Empty,
         answers={200: Response},
-        problems=["run_not_found"],
         errors="openai",
     ),
     Route(
@@ -375,9 +372,7 @@ ROUTES: list[AnyRoute] = [
         summary="Cancel a response",
         tag="openai",
         right="run",
-        query=Empty,
         answers={200: Response},
-        problems=["run_not_found"],
         errors="openai",
     ),
 ]
