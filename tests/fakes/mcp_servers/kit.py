@@ -69,13 +69,14 @@ async def hostile_http(mode: str, *, location: str = "") -> AsyncGenerator[Hosti
     hostile_answers = HostileHTTP()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("ascii")
-        headers = dict(line.split(": ", 1) for line in head.splitlines()[1:] if line)
-        length = int(headers.get("content-length") or headers.get("Content-Length") or 0)
-        message = json.loads(await reader.readexactly(length) or "{}")
-        hostile_answers.requests.append((head.split()[1], headers, message))
+        path, headers, message = await _request(reader)
+        hostile_answers.requests.append((path, headers, message))
         method = message.get("method", "")
         status, more, body = "200 OK", "", b""
+        if mode == "hangs" and method == "tools/call":
+            await reader.read()  # until the client lets go
+            hostile_answers.abandoned.set()
+            return
         if mode == "redirects" or (mode == "redirects-calls" and method == "tools/call"):
             status, more = "307 Temporary Redirect", f"Location: {location}\r\n"
         elif method == "tools/call" and mode == "breaks-off":
@@ -100,11 +101,19 @@ async def hostile_http(mode: str, *, location: str = "") -> AsyncGenerator[Hosti
         yield hostile_answers
 
 
+async def _request(reader: asyncio.StreamReader) -> tuple[str, dict[str, str], dict[str, Any]]:
+    head = (await reader.readuntil(b"\r\n\r\n")).decode("ascii")
+    headers = dict(line.split(": ", 1) for line in head.splitlines()[1:] if line)
+    length = int(headers.get("content-length") or headers.get("Content-Length") or 0)
+    return head.split()[1], headers, json.loads(await reader.readexactly(length) or "{}")
+
+
 class HostileHTTP:
     """A running server: its URL, and the requests that it got as (path, headers, message)."""
 
     def __init__(self) -> None:
         self.url = ""
+        self.abandoned = asyncio.Event()
         self.requests: list[tuple[str, dict[str, str], dict[str, Any]]] = []
 
     @property

@@ -24,7 +24,7 @@ def policy_for(url: str, *, private: bool, anywhere: bool, max_bytes: int) -> Fe
     Args:
         url: of the server.
         private: whether it may be on a network that is not public, and without TLS.
-        anywhere: whether other public hosts may be reached, as OAuth needs.
+        anywhere: whether other hosts may be reached, as OAuth needs; public ones at port 443.
         max_bytes: of one response.
 
     Raises:
@@ -37,10 +37,13 @@ def policy_for(url: str, *, private: bool, anywhere: bool, max_bytes: int) -> Fe
             "expected an https URL of an MCP server, got an http one: "
             "allow_private_networks=True allows it"
         )
+    ports = (target.port,)
+    if anywhere:
+        ports = tuple(range(1, 65_536)) if private else tuple({target.port, 443})
     return FetchPolicy(
         allowed_hosts=() if anywhere else (target.host,),
-        allowed_ports=tuple({target.port, 443}) if anywhere else (target.port,),
-        allow_http=target.scheme == "http",
+        allowed_ports=ports,
+        allow_http=private,
         allow_private_networks=private,
         max_bytes=max_bytes,
     )

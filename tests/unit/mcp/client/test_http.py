@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ from fakes.mcp_servers.kit import (
     opened,
     over_http,
 )
+from lib._util.clock import SYSTEM_CLOCK
 from lib.errors import FetchBlocked, ToolError
+from lib.mcp.client.network import policy_for
 from lib.mcp.client.toolset import MCPTools
 from lib.testing.clock import ManualClock
 
@@ -127,3 +130,25 @@ async def test_a_list_is_kept_as_long_as_its_server_says() -> None:
         clock.advance(61)
         await toolset.refresh()
         assert server.listed == 2
+
+
+async def test_a_call_that_is_cancelled_is_cancelled_at_the_server() -> None:
+    async with hostile_http("hangs") as server, opened(over_http(server.url)) as toolset:
+        calling = asyncio.create_task(call(toolset, "act"))
+        while "tools/call" not in [message.get("method") for _, _, message in server.requests]:
+            await SYSTEM_CLOCK.sleep(0)
+        calling.cancel()
+        async with asyncio.timeout(120):
+            await server.abandoned.wait()
+        await asyncio.wait([calling])
+
+        assert calling.cancelled()
+
+
+def test_authentication_may_reach_other_hosts_and_nothing_private() -> None:
+    policy = policy_for("https://a.example:8443/mcp", private=False, anywhere=True, max_bytes=1)
+
+    assert policy.allowed_hosts == ()
+    assert set(policy.allowed_ports) == {443, 8443}
+    assert not policy.allow_http
+    assert not policy.allow_private_networks
