@@ -18,7 +18,15 @@ from lib.events import MemoryEventStore, RunQuery
 from lib.llm import FunctionClient
 from lib.mcp import MCPToolServer
 from lib.tools import ToolContext
-from lib_server import Limits, Server
+from lib_server import (
+    ApiKeyAuthenticator,
+    Authenticator,
+    FirstOf,
+    JWTAuthenticator,
+    Limits,
+    Server,
+    StaticKeys,
+)
 from lib_server.limits import Quota
 
 MODES = pytest.mark.parametrize("mode", ["auto", "legacy"])
@@ -267,3 +275,47 @@ async def test_without_the_endpoint_there_is_nothing() -> None:
         answer = await up.client.post("/mcp", headers=MODERN, json={})
 
     assert answer.status_code == 404
+
+
+# -- where tokens come from --------------------------------------------------------------------
+
+METADATA = "/.well-known/oauth-protected-resource"
+
+
+def tokens() -> JWTAuthenticator:
+    key = {"kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "use": "sig", "kid": "1", "x": "A" * 43}
+    keys = StaticKeys(json.dumps({"keys": [key]}))
+    return JWTAuthenticator(keys, issuer="https://issuer.example/", audience="lib-server")
+
+
+@pytest.mark.parametrize("authenticator", [tokens(), FirstOf(ApiKeyAuthenticator(), tokens())])
+@pytest.mark.parametrize("path", [METADATA, f"{METADATA}/mcp"])
+async def test_a_client_without_a_token_reads_where_to_get_one(
+    authenticator: Authenticator, path: str
+) -> None:
+    async with serving(Server(echo_agent(), auth=authenticator)) as up:
+        refused = await up.client.post("/mcp", headers=MODERN, json={})
+        other = await up.client.get("/v1/agents")
+        metadata = await up.client.get(path)
+        base = f"http://127.0.0.1:{up.port}"
+
+    assert refused.headers["www-authenticate"] == (
+        f'Bearer realm="lib-server", resource_metadata="{base}{METADATA}/mcp"'
+    )
+    assert other.headers["www-authenticate"] == 'Bearer realm="lib-server"'
+    assert metadata.json() == {
+        "resource": f"{base}/mcp",
+        "authorization_servers": ["https://issuer.example/"],
+        "scopes_supported": ["admin", "approve", "read", "run"],
+        "bearer_methods_supported": ["header"],
+    }
+
+
+@pytest.mark.parametrize("authenticator", [None, ApiKeyAuthenticator()])
+async def test_without_issuers_of_tokens_there_is_no_metadata(
+    authenticator: Authenticator | None,
+) -> None:
+    async with serving(Server(echo_agent(), auth=authenticator)) as up:
+        metadata = await up.client.get(f"{METADATA}/mcp")
+
+    assert metadata.status_code == 404

@@ -20,6 +20,7 @@ from lib_server.api import (
     trace,
 )
 from lib_server.frontends import vercel
+from lib_server.mcp import metadata
 from lib_server.mcp import route as mcp
 from lib_server.openai import chat, responses
 from lib_server.routing import AnyRoute
@@ -41,5 +42,6 @@ ROUTES: Final[tuple[AnyRoute, ...]] = (
     *me.ROUTES,
     *keys.ROUTES,
     *mcp.ROUTES,
+    *metadata.ROUTES,
     *health.ROUTES,
 )

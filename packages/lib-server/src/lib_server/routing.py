@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
@@ -93,6 +93,7 @@ class Services:
         summaries: of its runs.
         openapi: returns the document of the server, mounted at a path.
         keys: the API keys that it takes; None if it takes none.
+        issuers: the scopes of tokens, by the authorization server that issues them.
         mcp: returns what answers at `/mcp`; None where nothing does.
         draining: True once the server is shutting down.
         version: of the server.
@@ -107,6 +108,7 @@ class Services:
     summaries: Summaries
     openapi: Callable[[str], Mapping[str, Any]]
     keys: ApiKeys | None = None
+    issuers: Mapping[str, Collection[str]] = field(default_factory=dict[str, Collection[str]])
     mcp: Callable[[], Awaitable[ASGIApp]] | None = None
     draining: bool = False
     version: str = ""

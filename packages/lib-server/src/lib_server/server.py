@@ -22,7 +22,7 @@ from lib.engine.core.state import RunState
 from lib.events import EventStore
 from lib_server import __version__
 from lib_server.auth.api_key import keys_of
-from lib_server.auth.principal import Attached, Authenticator, FetchesKeys
+from lib_server.auth.principal import Attached, Authenticator, FetchesKeys, issuers_of
 from lib_server.channels import Channels
 from lib_server.console.serving import Console
 from lib_server.edge.access_log import AccessLog
@@ -205,6 +205,7 @@ class Server:
                 summaries=Summaries(engine.store),
                 openapi=self.openapi,
                 keys=keys_of(self.auth),
+                issuers=issuers_of(self.auth),
                 mcp=endpoint.app if self._mcp else None,
                 version=__version__,
             )

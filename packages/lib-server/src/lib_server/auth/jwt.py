@@ -173,6 +173,10 @@ class JWTAuthenticator:
         attempts: Mapping[str, int] = getattr(self._keys, "attempts", {})
         return attempts
 
+    def issuers(self) -> Mapping[str, Collection[str]]:
+        """Return the scopes that may be asked of the issuer."""
+        return {self._issuer: frozenset(self._scopes)}
+
     def recognizes(self, token: str) -> bool:
         """Return True if the token has two dots, as no API key has."""
         return token.count(".") == _SEGMENTS - 1

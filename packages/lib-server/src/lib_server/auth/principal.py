@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol, runtime_checkable
 
@@ -119,6 +119,20 @@ class FetchesKeys(Protocol):
         ...
 
 
+@runtime_checkable
+class TakesTokens(Protocol):
+    """An authenticator of tokens that authorization servers issue."""
+
+    def issuers(self) -> Mapping[str, Collection[str]]:
+        """Return the scopes that may be asked of each of them, by its issuer."""
+        ...
+
+
+def issuers_of(authenticator: Authenticator | None) -> Mapping[str, Collection[str]]:
+    """Return the scopes by the issuer of tokens; nothing where no tokens are taken."""
+    return authenticator.issuers() if isinstance(authenticator, TakesTokens) else {}
+
+
 class FirstOf:
     """Several authenticators, of which the first that recognizes a token's format decides.
 
@@ -157,6 +171,13 @@ class FirstOf:
             if isinstance(each, FetchesKeys):
                 total.update(each.key_fetches())
         return total
+
+    def issuers(self) -> Mapping[str, Collection[str]]:
+        """Return the scopes of all of them, by the issuer of tokens."""
+        found: dict[str, Collection[str]] = {}
+        for each in self.authenticators:
+            found.update(issuers_of(each))
+        return found
 
     def attach(self, store: Marks) -> None:
         """Attach those that live with the server."""

@@ -15,10 +15,13 @@ from lib_server.auth.principal import (
     Authenticator,
     Principal,
     Unauthenticated,
+    issuers_of,
 )
 from lib_server.problems import Problem
 from lib_server.routing import context_of, route_path
 
+METADATA: Final = "/.well-known/oauth-protected-resource"
+_RESOURCE: Final = "/mcp"
 LOCAL: Final = Principal(key_id="local", scopes=SCOPES)
 """The caller of a server without an authenticator, which serves its own machine only."""
 
@@ -45,6 +48,7 @@ class Authentication:
         self._app = app
         self._authenticator = authenticator
         self._open = frozenset(open_paths)
+        self._has_issuers = bool(issuers_of(authenticator))
         self._failures = FailureLimit()
         self._on_failure = on_failure
 
@@ -60,7 +64,8 @@ class Authentication:
         elif route_path(scope) not in self._open:
             header = _authorization(scope)
             address = (scope.get("client") or ("",))[0]
-            principal = await self._principal(authenticator, address, header)
+            metadata = self._metadata_url(scope)
+            principal = await self._principal(authenticator, address, header, metadata)
             context.principal = principal
 
             async def is_allowed() -> bool:
@@ -76,7 +81,11 @@ class Authentication:
         await self._app(scope, receive, send)
 
     async def _principal(
-        self, authenticator: Authenticator, address: str, header: str | None
+        self,
+        authenticator: Authenticator,
+        address: str,
+        header: str | None,
+        metadata: str | None,
     ) -> Principal:
         """Return the caller, unless its address has sent too many credentials that are refused."""
         wait_s = self._failures.retry_after_s(address, header)
@@ -89,13 +98,25 @@ class Authentication:
         except Unauthenticated as error:
             self._on_failure(error.reason)
             self._failures.note_failure(address, header)
-            raise _unauthenticated(error) from None
+            raise _unauthenticated(error, metadata) from None
         except AuthenticationUnavailable as error:
             self._on_failure("unavailable")
             detail = "the credentials could not be checked"
             raise Problem("unavailable", detail, retry_after_s=error.retry_after_s) from None
         self._failures.note_admission(header)
         return principal
+
+    def _metadata_url(self, scope: Scope) -> str | None:
+        """Return where a client reads how to get a token, if it can get one for this path."""
+        if not self._has_issuers or route_path(scope) != _RESOURCE:
+            return None
+        return f"{base_url(scope)}{METADATA}{_RESOURCE}"
+
+
+def base_url(scope: Scope) -> str:
+    """Return the URL that the server is reached under, without a path of its own."""
+    host = next((str(value, "latin-1") for name, value in scope["headers"] if name == b"host"), "")
+    return f"{scope.get('scheme', 'http')}://{host}{scope.get('root_path', '')}"
 
 
 def _authorization(scope: Scope) -> str | None:
@@ -106,8 +127,10 @@ def _authorization(scope: Scope) -> str | None:
     return str(found[0], "latin-1") if found else None
 
 
-def _unauthenticated(error: Unauthenticated) -> Problem:
+def _unauthenticated(error: Unauthenticated, metadata: str | None) -> Problem:
     challenge = 'Bearer realm="lib-server"'
+    if metadata is not None:
+        challenge += f', resource_metadata="{metadata}"'
     if error.code == "invalid_token":
         challenge += ', error="invalid_token"'
     return Problem("unauthenticated", str(error), headers={"www-authenticate": challenge})
