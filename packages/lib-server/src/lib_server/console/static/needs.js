@@ -40,8 +40,9 @@ export class Needs {
     Object.assign(this, { approvals: [], unknown: [], failed: [], checkedAt: null, problem: null });
   }
 
-  // Reads all of it now.
+  // Reads all of it now; a reading under way may have begun before what has changed.
   async refresh() {
+    await this.#reading;
     this.#restAt = 0;
     await this.#read(this.#again.signal);
   }
