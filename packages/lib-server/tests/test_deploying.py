@@ -118,9 +118,10 @@ def proxy_of(kind: str, place: Path, port: int, behind: int) -> tuple[list[str],
 @pytest.mark.parametrize("kind", ["nginx", "caddy"])
 async def test_a_stream_passes_a_proxy_and_is_told_of_the_end(kind: str, tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(APP, encoding="utf-8")
-    async with open_store(str(tmp_path / "runs.db")) as store:
-        await store.setup()
-        key = await ApiKeys(store).create(tenant="acme", scopes=["read", "run"])
+    store = open_store(str(tmp_path / "runs.db"))
+    await store.setup()
+    key = await ApiKeys(store).create(tenant="acme", scopes=["read", "run"])
+    await store.close()
     behind, port = free_port(), free_port()
     command, url = proxy_of(kind, tmp_path, port, behind)
     trusted = ssl.create_default_context(cafile=str(CERTIFICATES / "authority.pem"))

@@ -43,8 +43,8 @@ class InputRequired(Exception):
     """
 
     def __init__(self, requests: Mapping[str, types.InputRequest], *, sealed: bool) -> None:
-        self.requests = dict(requests)
-        self.sealed = sealed
+        self.requests: dict[str, types.InputRequest] = dict(requests)
+        self.sealed: bool = sealed
         super().__init__(f"the client must answer {', '.join(requests)}")
 
 

@@ -264,11 +264,11 @@ async def test_the_extension_may_be_in_a_schema_off_the_search_path() -> None:
         await main()
 
 
-async def test_without_the_right_to_create_the_extension_the_error_names_the_statement() -> None:
-    dsn = postgres.fresh_url()
-
+async def test_without_the_right_to_create_the_extension_the_error_names_the_statement(
+    dsn: str,
+) -> None:
     with pytest.raises(StoreUnavailable, match=r"superuser.*CREATE EXTENSION") as refusal:
-        await opened(plain(dsn))
+        await opened(plain(postgres.fresh_url()))
     assert not refusal.value.retryable
 
 
