@@ -62,7 +62,7 @@ of a tool call, is {method?, protocol_version?, session_id?, request_id?, transp
 server.
 `epoch` is that of the lease under which its worker wrote the event: how often the run had been
 claimed by then. Those of requests never go back; in logs of older releases requests have none.
-A tool request that is `unstarted` never had an effect: its failure stands in the same append.
+A tool request that is `unstarted` never had an effect: its result stands in the same append.
 A call of an agent that ends `unstarted` was blocked by a guard: there is no run of that id.
 `operations`, on the result of a tool call, lists the operations of the tool, each {kind
 (retriever, reranker or embedding), start, end?, under? (the number of the operation that contains
@@ -128,6 +128,9 @@ RESULTS: Final = frozenset(
     | {MEMORY_COMPLETED, MEMORY_FAILED}
 )
 """Kinds that close a key opened by a request of the same run."""
+
+NOTES: Final = frozenset({SWARM_HANDOFF, REFLEXION_FEEDBACK, DEBATE_TURN})
+"""Kinds that algorithms write: facts without an effect, decided like requests."""
 
 SIGNALS: Final = frozenset(
     {CANCEL_REQUESTED, CLOSE_REQUESTED, APPROVAL_DECIDED, TURN_REQUESTED, EVAL_SCORE}

@@ -403,6 +403,9 @@ _SHAPES: Final[Mapping[str, _Shape]] = {
     k.MEMORY_FAILED: _shape({"key": _TEXT}, error=_ERROR),
     k.GUARD_VERDICT: _shape(None, key=_TEXT, stage=_TEXT, verdict=_TEXT, usage=_USAGE),
     k.EVAL_SCORE: _shape(None, signal_id=_TEXT),  # readers leave out what is no score
+    k.SWARM_HANDOFF: _shape({"source": _TEXT, "target": _TEXT}),
+    k.REFLEXION_FEEDBACK: _shape({"text": _TEXT}),
+    k.DEBATE_TURN: _shape({"agent": _TEXT, "round": _COUNT, "text": _TEXT}),
 }
 
 _OF_CALLERS: Final[Mapping[str, _Shape]] = {

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lib.algorithms import React
-from lib.engine import Engine, LLMHandler, ToolHandler
+from lib.engine import Algorithm, Engine, LLMHandler, ToolHandler
 from lib.events import Event, EventStore, MemoryEventStore
 from lib.llm import LLMClient
 from lib.resilience import RetryPolicy
@@ -17,7 +17,7 @@ def make_engine(
     client: LLMClient,
     *tools: Tool,
     store: EventStore | None = None,
-    agent: React | None = None,
+    agent: Algorithm[Any] | None = None,
     **options: Any,
 ) -> Engine:
     """Return an engine with these tools; model calls are tried once, and nothing waits long.

@@ -9,7 +9,9 @@ from typing import Any, Final, Protocol, TypeVar, cast
 from lib._util.json import canonical, digest
 from lib.engine.core.conversation import History
 from lib.events import Event
+from lib.events import kinds as k
 from lib.events.kinds import Outcome
+from lib.events.payloads import check_payload
 from lib.llm import Message
 
 S = TypeVar("S")
@@ -114,6 +116,51 @@ class TurnRequest:
 Request = LLMRequest | ToolRequest | TurnRequest
 
 
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A fact for the log, such as a verdict or a hand-off, that has no effect outside it.
+
+    Attributes:
+        kind: one of the application's own, outside `lib.`, or one of `lib.events.kinds.NOTES`.
+        data: its payload, as plain JSON.
+
+    Raises:
+        ValueError: the engine or another component writes events of this kind.
+        InvalidEvent: the payload does not fit the kind.
+    """
+
+    kind: str
+    data: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        """Refuse what would make the log contradict itself."""
+        if not self.kind or (self.kind.startswith(k.PREFIX) and self.kind not in k.NOTES):
+            raise ValueError(
+                f"expected a kind outside {k.PREFIX!r} or one of {', '.join(sorted(k.NOTES))}, "
+                f"got {self.kind!r}: use a prefix of your own, such as 'acme.note'"
+            )
+        check_payload(self.kind, self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The result of a tool call that the algorithm answers itself: no tool is called."""
+
+    request: ToolRequest
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The failure of a tool call that the algorithm does not allow: the model reads why."""
+
+    request: ToolRequest
+    message: str
+
+
+Fact = Note | Answer | Refuse
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
     """The run is over.
@@ -135,12 +182,18 @@ class Wait:
     """Nothing to ask for until an open request has its result or a signal comes."""
 
 
+Decision = Sequence[Request | Fact] | Finish | Wait
+"""What an algorithm decides. Facts enter the log first; then it decides anew."""
+
+
 class Algorithm(Protocol[S]):
     """The protocol of algorithms: pure functions, so that a resumed run decides as before.
 
     The same log gives the same state and the same decision, in any process, at any time. A
     decision does not depend on which of its own requests have been made already: a request that
     waits for its result may be returned again, under the same key, and is not made twice.
+
+    A fact has no key: `evolve` takes note of its event, and the next decision leaves it out.
     """
 
     @property
@@ -169,8 +222,8 @@ class Algorithm(Protocol[S]):
         """
         ...
 
-    def decide(self, state: S) -> Sequence[Request] | Finish | Wait:
-        """Return what to ask for now, or how the run ends, or that it waits."""
+    def decide(self, state: S) -> Decision:
+        """Return what to ask for and to write down now, or how the run ends, or that it waits."""
         ...
 
 

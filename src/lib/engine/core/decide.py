@@ -12,8 +12,12 @@ from typing import Any, Final
 
 from lib.engine.core.algorithm import (
     Algorithm,
+    Answer,
+    Fact,
     Finish,
     LLMRequest,
+    Note,
+    Refuse,
     Request,
     ToolRequest,
     TurnRequest,
@@ -33,10 +37,18 @@ from lib.engine.core.settle import (
     PendingEvent,
     answer_settled_call,
     calls_not_made,
+    fact_events,
     fail_pending,
 )
 from lib.engine.core.state import RunState, begin, call_digest, evolve
-from lib.errors import BlobError, MissingHandler, RunAbandoned, StoreError, UnknownAlgorithm
+from lib.errors import (
+    BlobError,
+    EngineError,
+    MissingHandler,
+    RunAbandoned,
+    StoreError,
+    UnknownAlgorithm,
+)
 from lib.events import Event
 from lib.events.kinds import REQUESTS, RESULTS, SPAWNS_RUN
 from lib.events.payloads import fits
@@ -79,8 +91,46 @@ def next_step(algorithm: Algorithm[Any], state: RunState[Any]) -> Step:
     decision = algorithm.decide(state.loop)
     if isinstance(decision, Finish):
         return WAIT if state.open else Step(finish=decision)
-    requests = () if isinstance(decision, Wait) else decision
-    return _affordable(state, [each for each in requests if each.key not in state.open])
+    return _begin(algorithm, state, () if isinstance(decision, Wait) else decision)
+
+
+_FACTS: Final = (Note, Answer, Refuse)  # a tuple is matched faster than a union
+
+
+def _begin(
+    algorithm: Algorithm[Any], state: RunState[Any], decided: Sequence[Request | Fact]
+) -> Step:
+    """Return the facts of a decision, or what of its requests is allowed to begin."""
+    requests: list[Request] = []
+    facts: list[Fact] = []
+    for each in decided:
+        if isinstance(each, _FACTS):
+            facts.append(each)
+        elif each.key not in state.open:
+            requests.append(each)
+    return _noted(algorithm, state, facts) if facts else _affordable(state, requests)
+
+
+def _noted(algorithm: Algorithm[Any], state: RunState[Any], facts: Sequence[Fact]) -> Step:
+    """Return the step that writes facts down; what else was decided is decided anew after it.
+
+    Raises:
+        EngineError: the algorithm would decide the same fact again, and so for ever.
+    """
+    settled = [event for fact in facts for event in fact_events(fact)]
+    after = state.loop
+    for seq, pending in enumerate(settled, state.head + 1):
+        event = Event(
+            state.run_id, seq, pending.kind, pending.data, state.at, state.tenant, state.user
+        )
+        after = algorithm.evolve(after, event)
+    again = algorithm.decide(after)
+    if not isinstance(again, Finish | Wait) and any(fact in again for fact in facts):
+        raise EngineError(
+            f"algorithm {algorithm.name!r} decides a fact again that is in the log already: "
+            "let its evolve() take note of that event, and leave the fact out then"
+        )
+    return Step(settled=settled)
 
 
 def _decided_requests(algorithm: Algorithm[Any], state: RunState[Any]) -> Sequence[Request]:
@@ -89,7 +139,13 @@ def _decided_requests(algorithm: Algorithm[Any], state: RunState[Any]) -> Sequen
         decision = algorithm.decide(state.loop)
     except Exception:  # noqa: BLE001 - such a run could never be ended
         return ()
-    return () if isinstance(decision, Finish | Wait) else decision
+    if isinstance(decision, Finish | Wait):
+        return ()
+    return [
+        each.request if isinstance(each, Answer | Refuse) else each
+        for each in decision
+        if not isinstance(each, Note)
+    ]
 
 
 def _poisoned(algorithm: Algorithm[Any], state: RunState[Any]) -> Step:

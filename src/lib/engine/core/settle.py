@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from lib._util.json import canonical, copied
-from lib.engine.core.algorithm import Finish, Request, ToolRequest
+from lib.engine.core.algorithm import (
+    Answer,
+    Fact,
+    Finish,
+    Note,
+    Refuse,
+    Request,
+    ToolRequest,
+)
 from lib.errors import ToolError, ToolErrorCode
 from lib.events import Event
 from lib.events import kinds as k
@@ -96,9 +104,24 @@ def answer_settled_call(request: ToolRequest, settled: Mapping[str, Any]) -> lis
     """
     result = settled.get("result", HAPPENED)
     output = result if isinstance(result, str) else canonical(result)
+    return _answered(request, output)
+
+
+def _answered(request: ToolRequest, output: str) -> list[PendingEvent]:
     intent = tool_requested(request, unstarted=True)
     completed = {"key": request.key, "call_id": request.call_id, "output": output}
     return [intent, PendingEvent(k.TOOL_COMPLETED, completed)]
+
+
+def fact_events(fact: Fact) -> list[PendingEvent]:
+    """Return what an algorithm has decided without an effect, as events to be."""
+    match fact:
+        case Note(kind, data):
+            return [PendingEvent(kind, copied(dict(data)))]
+        case Answer(request, output):
+            return _answered(request, output)
+        case Refuse(request, message):
+            return calls_not_made([request], "denied", message)
 
 
 def reason_of(error: ToolError) -> Reason:
