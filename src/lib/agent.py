@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeAlias, TypedDict, cast
 
 from typing_extensions import TypeVar, Unpack
 
-from lib.algorithms import React
+from lib.algorithms import React, Team
 from lib.engine import (
     AgentTool,
     Algorithm,
@@ -87,7 +87,8 @@ class Agent(Generic[T_co]):
         provider_state: rest calls on what the provider has kept of the conversation; see `React`.
         retries: how often and how long each model is tried.
         prices: for models whose provider states no cost.
-        algorithm: makes the algorithm of its runs, with the arguments of `React`.
+        algorithm: makes the algorithm of its runs, with the arguments of `React`; a team of agents
+            is `Reflexion(judge)`, `Debate([…])` or `Swarm([…])`.
     """
 
     name: str
@@ -333,11 +334,37 @@ class Agent(Generic[T_co]):
 
     @property
     def callees(self) -> Sequence[AgentSpec[Any]]:
-        """The agents that it may call, those of the engine's own left out."""
-        return [each.agent for each in self.agents if each.agent is not None]
+        """The agents that it and its team may call, those of the engine's own left out."""
+        team = self._team
+        own = [each.agent for each in self.agents if each.agent is not None]
+        return own if team is None else [*own, *team.callees]
 
-    def parts(self) -> AgentParts:
-        """Return its algorithm and handlers, made for one engine."""
+    @property
+    def _team(self) -> Team | None:
+        return self.algorithm if isinstance(self.algorithm, Team) else None
+
+    def config(self) -> Mapping[str, Any]:
+        """Return what a run remembers of this agent, see `Algorithm.config`."""
+        return self._make_algorithm().config()
+
+    def _make_algorithm(self) -> Algorithm[Any]:
+        return self.algorithm(
+            self.name,
+            system=self.instructions if isinstance(self.instructions, str) else "",
+            settings=self.settings,
+            output=self.output,
+            max_steps=self.max_steps,
+            provider_state=self.provider_state,
+        )
+
+    def parts(self, tools: Sequence[Tool] = ()) -> AgentParts:
+        """Return its algorithm and handlers, made for one engine.
+
+        Args:
+            tools: those that a team offers it beside its own.
+        """
+        team = self._team
+        members: Mapping[str, AgentParts] = {} if team is None else team.parts()
         opened = [open_client(each) for each in self.models if isinstance(each, str)]
         clients = iter(opened)
         used = [next(clients) if isinstance(each, str) else each for each in self.models]
@@ -349,38 +376,40 @@ class Agent(Generic[T_co]):
                     stack.push_async_callback(cast("Any", client).aclose)
                 for toolset in toolsets:
                     stack.push_async_callback(toolset.aclose)
+                for member in members.values():
+                    stack.push_async_callback(member.close)
 
-        system = self.instructions if isinstance(self.instructions, str) else ""
-        algorithm = self.algorithm(
-            self.name,
-            system=system,
-            settings=self.settings,
-            output=self.output,
-            max_steps=self.max_steps,
-            provider_state=self.provider_state,
-        )
         model = LLMHandler(used, guards=self.guards, retries=self.retries, prices=self.prices)
-        handlers = [model, *self._tool_handlers(toolsets)]
-        return AgentParts(algorithm=algorithm, handlers=handlers, close=close)
+        return AgentParts(
+            algorithm=self._make_algorithm(),
+            handlers=[model, *self._tool_handlers(toolsets, tools)],
+            close=close,
+            members={name: member.handlers for name, member in members.items()},
+        )
 
-    def _tool_handlers(self, toolsets: Sequence[OpenToolset] = ()) -> list[Handler]:
-        tools = ToolHandler(self.tools, toolsets=toolsets, guards=self.guards)
+    def _tool_handlers(
+        self, toolsets: Sequence[OpenToolset] = (), more: Sequence[Tool] = ()
+    ) -> list[Handler]:
+        own = [*self.tools, *more, *(self._team.tools if self._team else ())]
+        tools = ToolHandler(own, toolsets=toolsets, guards=self.guards)
         return [tools, *([ChildHandler(self.agents, guards=self.guards)] if self.agents else [])]
 
     async def run_config(self, start: Start) -> Mapping[str, Any]:
-        """Return the instructions of a run that starts now, if they depend on it.
+        """Return the instructions of a run that starts now, as far as they depend on it.
 
         Raises:
             TypeError: the function has returned no text.
             Exception: whatever it raises.
         """
+        team = self._team
+        of_team: Mapping[str, Any] = {} if team is None else await team.run_config(start)
         if isinstance(self.instructions, str):
-            return {}
+            return of_team
         made = self.instructions(start)
         text = await made if isawaitable(made) else made
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - not all callers are typed
             raise TypeError(f"expected text of the instructions function, got {type_label(text)}")
-        return {"system": text} if text else {}
+        return {**of_team, "system": text} if text else of_team
 
     def parse_output(self, text: str) -> T_co:
         """Return the output that the answer of a completed run is.

@@ -1028,7 +1028,9 @@ REQUIREMENTS = (
         id="events.reflexion",
         source="Events",
         says="Feedback of reflexion is an event.",
-        missing="reflexion comes later",
+        tests=(
+            "tests/unit/algorithms/test_reflexion.py::test_feedback_is_on_the_log_and_the_agent_reads_it_after_its_own_answer",
+        ),
     ),
     Requirement(
         id="events.guard-verdict",

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from lib.algorithms.react import React, wrote_config
+from lib.algorithms.reflexion import Reflexion
+from lib.algorithms.team import Team
+from lib.engine.core.algorithm import Algorithm
 from lib.engine.core.session import SessionLoop
 
-__all__ = ["React", "SessionLoop", "by_config"]
+__all__ = ["React", "Reflexion", "SessionLoop", "Team", "by_config"]
 
 
-def by_config(config: Mapping[str, Any]) -> React | None:
+def by_config(config: Mapping[str, Any]) -> Algorithm[Any] | None:
     """Return the algorithm that folds runs with this recorded config, whatever its name was.
 
     Args:
         config: as recorded in `lib.run.started`; None is returned for that of no algorithm here.
     """
-    return React() if wrote_config(config) else None
+    if wrote_config(config):
+        return React()
+    for name, team in _TEAMS.items():
+        if name in config:
+            return team.of_log()
+    return None
+
+
+_TEAMS: Final[Mapping[str, type[Team]]] = {"judge": Reflexion}
+"""The teams, by a name that is in the config of no other algorithm."""

@@ -65,6 +65,10 @@ class LoopState(NamedTuple):
         same: whether the open model call was for exactly this conversation: a turn before it may
             have been erased since, and what the provider keeps still has that.
         empty: whether the last reply was empty; then the conversation ends with `ASK_AGAIN`.
+        agent: the member of a team that goes on; "" for the run's own agent.
+        handoffs: how often the conversation was handed over.
+        scope: what the keys of its requests begin with, where a run has several conversations.
+        unread: True if that member has read none of the messages: its guards check all of them.
     """
 
     config: Mapping[str, Any]
@@ -81,6 +85,10 @@ class LoopState(NamedTuple):
     provider_handle: ProviderHandle | None = None
     same: bool = True
     empty: bool = False
+    agent: str = ""
+    handoffs: int = 0
+    scope: str = ""
+    unread: bool = False
 
 
 def _names(tools: Any) -> list[str]:
@@ -156,7 +164,7 @@ class React:
 
     def initial(self, started: Event, history: Sequence[Message] = ()) -> LoopState:
         """Return the conversation that the run begins with."""
-        config = _known_config(started.data.get("config", {}))
+        config = known_config(started.data.get("config", {}))
         new_input = [message_from_json(message) for message in started.data.get("input", ())]
         messages, provider_handle = begin_conversation(config.get("system", ""), history, new_input)
         return LoopState(
@@ -216,7 +224,7 @@ _CONFIG_TYPES: Final[Mapping[str, type]] = {
 }
 
 
-def _known_config(config: Mapping[str, Any]) -> dict[str, Any]:
+def known_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the valid fields of a config; another program may have written the log."""
     typed: dict[str, Any] = {
         name: config[name]
@@ -241,7 +249,7 @@ def _has_content(message: Message) -> bool:
 def _llm_request(state: LoopState) -> LLMRequest:
     config, provider_handle = state.config, state.provider_handle
     return LLMRequest(
-        key=f"llm/{state.model_calls + 1}",
+        key=f"{state.scope}llm/{state.model_calls + 1}",
         messages=state.messages,
         model=config.get("model"),
         tools=config.get("tools"),
@@ -249,6 +257,8 @@ def _llm_request(state: LoopState) -> LLMRequest:
         output=config.get("output"),
         state=provider_handle.state if provider_handle else None,
         covers=provider_handle.covers if provider_handle else 0,
+        agent=state.agent or None,
+        first_call=state.unread,
     )
 
 
@@ -261,6 +271,7 @@ def _tool_request(key: str, state: LoopState) -> ToolRequest:
         arguments=call.arguments,
         invalid=call.invalid,
         offered=state.config.get("tools"),
+        agent=state.agent or None,
     )
 
 
@@ -284,11 +295,16 @@ def _replied(state: LoopState, event: Event) -> LoopState:
     if reply.state is not None and state.same and state.config.get("provider_state"):
         provider_handle = ProviderHandle(reply.state, len(messages), messages.digest)
     state = state._replace(
-        messages=messages, calling_model=False, provider_handle=provider_handle, empty=False
+        messages=messages,
+        calling_model=False,
+        provider_handle=provider_handle,
+        empty=False,
+        unread=False,
     )
     if reply.tool_calls:
         # Models repeat call ids from reply to reply; the number of the reply makes them unique.
-        calls = {f"tool/{state.model_calls}/{call.id}": call for call in reply.tool_calls}
+        number = f"{state.scope}tool/{state.model_calls}"
+        calls = {f"{number}/{call.id}": call for call in reply.tool_calls}
         return state._replace(calls=calls, issued=frozenset[str](), results={})
     if reply.stop in ("length", "content_filter"):
         return state._replace(end=_cut_short(reply))
@@ -367,7 +383,20 @@ def _in_batch(
         state.provider_handle,
         state.same,
         state.empty,
+        state.agent,
+        state.handoffs,
+        state.scope,
+        state.unread,
     )
+
+
+def continued(state: LoopState, text: str) -> LoopState:
+    """Return an ended loop that goes on with a message of the user."""
+    messages = state.messages
+    if messages and not _has_content(messages[-1]):  # an empty reply that was allowed
+        messages = messages.first(len(messages) - 1)
+    messages = messages.append(Message.user(text))
+    return state._replace(messages=messages, end=None, repairs=0, empty=False)
 
 
 def _settled(state: LoopState, event: Event) -> LoopState:

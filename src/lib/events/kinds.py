@@ -54,12 +54,14 @@ that readers could not read, see `lib.events.payloads`.
     guard.verdict       key, guard, stage, verdict, content_hash, reason?, usage?, model?,
                         provider?, start?, end? (when the check began and ended)
     eval.score          signal_id, name, value, comment?, source?, meta?, span_id?
-    swarm.handoff       source, target             reflexion.feedback  text
+    swarm.handoff       source, target             reflexion.feedback  text, trial?
     debate.turn         agent, round, text
 
 `provider` is the vendor that bills, as OpenTelemetry's `gen_ai.provider.name`. `mcp`, on any event
 of a tool call, is {method?, protocol_version?, session_id?, request_id?, transport?} of its MCP
 server.
+`agent`, on a request of a model, a tool or an agent and on the question to a person, is the member
+of a team that makes it; without it, that is the run's own agent.
 `epoch` is that of the lease under which its worker wrote the event: how often the run had been
 claimed by then. Those of requests never go back; in logs of older releases requests have none.
 A tool request that is `unstarted` never had an effect: its result stands in the same append.

@@ -352,6 +352,7 @@ _SHAPES: Final[Mapping[str, _Shape]] = {
         provider=_TEXT,
         settings=_OBJECT,
         tools_digest=_TEXT,
+        agent=_TEXT,
         epoch=_COUNT,
     ),
     k.LLM_COMPLETED: _shape(
@@ -368,6 +369,7 @@ _SHAPES: Final[Mapping[str, _Shape]] = {
         idempotency_key=_TEXT,
         invalid=_TEXT,
         version=_TEXT,
+        agent=_TEXT,
         epoch=_COUNT,
     ),
     k.TOOL_CHECKED: _shape({"key": _TEXT, "answer": _TEXT}, call_id=_TEXT, reason=_TEXT),
@@ -383,6 +385,7 @@ _SHAPES: Final[Mapping[str, _Shape]] = {
         algorithm=_TEXT,
         input=_MESSAGES,
         budget=_CEILINGS,
+        agent=_TEXT,
         epoch=_COUNT,
     ),
     k.CHILD_COMPLETED: _shape({"key": _TEXT}, call_id=_TEXT, run_id=_TEXT, outcome=_TEXT, **_ENDED),

@@ -40,6 +40,7 @@ from lib.engine.handlers.registry import (
     HandlerRegistry,
     ToolDefinitions,
     as_handlers,
+    registry_of,
 )
 from lib.engine.logs import best_effort_after_commit
 from lib.engine.runtime.caches import ConversationCache, StateCache
@@ -146,9 +147,7 @@ class Engine:
         self._redacted = redaction(redactor)
         self.new_id = new_id
         self._parts = {name: agent.parts() for name, agent in self._agents.items()}
-        own = {
-            name: HandlerRegistry(as_handlers(each.handlers)) for name, each in self._parts.items()
-        }
+        own = {name: registry_of(each) for name, each in self._parts.items()}
         described = [each.algorithm for each in self._parts.values()]
         self._algorithms = AlgorithmRegistry(
             [*as_list(algorithms, "algorithms", "[React()]"), *described]

@@ -30,6 +30,8 @@ class LLMRequest:
         output: JSON schema that the reply must fit.
         state: a provider's handle on the first messages; the call may rest on it or not.
         covers: how many of the messages it stands for.
+        agent: the member of a team whose model is called; None for the run's own agent.
+        first_call: True if that member has read none of the messages: its guards check all.
     """
 
     key: str
@@ -40,6 +42,8 @@ class LLMRequest:
     output: Mapping[str, Any] | None = None
     state: Mapping[str, Any] | None = None
     covers: int = 0
+    agent: str | None = None
+    first_call: bool = False
 
     def __post_init__(self) -> None:
         """Keep the messages as a `History`.
@@ -84,6 +88,7 @@ class ToolRequest:
         call_id: the model's own id of the call, by which it knows the result.
         invalid: the raw arguments, if they were no JSON object.
         offered: the names of the tools offered to the model, None for all; it may call no other.
+        agent: the member of a team that has the tool; None for the run's own agent.
     """
 
     key: str
@@ -92,6 +97,7 @@ class ToolRequest:
     arguments: Mapping[str, Any]
     invalid: str | None = None
     offered: Sequence[str] | None = None
+    agent: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from typing import Any, Final, overload
 
 from lib._util.json import canonical, digest, quoted
 from lib.llm import Attachment, Message, ToolResult, message_to_json
+from lib.llm.replies import arguments_text
 
 EMPTY_DIGEST = digest()
 _MESSAGE_CHARS: Final = 500  # what takes as long as what is done for a message beside its text
@@ -59,6 +60,30 @@ def _is_stored(message: Message) -> bool:
         if isinstance(part, Attachment) and part.blob is not None:
             return True
     return False
+
+
+def without_calls(messages: Iterable[Message]) -> list[Message]:
+    """Return a conversation as another agent can read it, whatever its provider and tools.
+
+    Instructions and thinking are left out; calls and their results stand in the text.
+    """
+    readable: list[Message] = []
+    names: Mapping[str, str] = {}
+    for message in messages:
+        if message.role == "user":
+            readable.append(message)
+            continue
+        lines = [message.text] if message.role == "assistant" and message.text else []
+        lines += [
+            f"[called {each.name} with {arguments_text(each)}]" for each in message.tool_calls
+        ]
+        for part in message.parts:
+            if isinstance(part, ToolResult):
+                lines.append(f"[{names.get(part.call_id, 'it')} returned: {part.content}]")
+        names = {call.id: call.name for call in message.tool_calls} or names
+        if lines:
+            readable.append(Message.assistant("\n".join(lines)))
+    return readable
 
 
 class History(Sequence[Message]):
@@ -213,9 +238,10 @@ class Conversation(Sequence[Message]):
         provider_handle: what a provider keeps of them.
         full: the same messages after the system message that they had, if any: where the next
             turn has it, too, it goes on with this, and nothing is copied or hashed again.
+        agent: the member of a swarm that has it, "" for the run's own agent.
     """
 
-    __slots__ = ("_messages", "full", "provider_handle")
+    __slots__ = ("_messages", "agent", "full", "provider_handle")
 
     def __init__(
         self,
@@ -223,11 +249,13 @@ class Conversation(Sequence[Message]):
         provider_handle: ProviderHandle | None = None,
         *,
         full: History | None = None,
+        agent: str = "",
     ) -> None:
         """Keep all that; a `Tail` as it is."""
         self._messages = messages if isinstance(messages, Tail) else tuple(messages)
         self.provider_handle: ProviderHandle | None = provider_handle
         self.full: History | None = full
+        self.agent: str = agent
 
     def extend(self, messages: Sequence[Message]) -> Conversation:
         """Return these messages and more, of which a provider keeps nothing."""

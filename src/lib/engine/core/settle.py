@@ -138,6 +138,8 @@ def tool_requested(request: ToolRequest, **more: Any) -> PendingEvent:
         "args": copied(dict(request.arguments)),  # a copy: the conversation keeps its own
         **more,
     }
+    if request.agent is not None:
+        data["agent"] = request.agent
     return PendingEvent(k.TOOL_REQUESTED, data)
 
 

@@ -24,7 +24,7 @@ from lib.events import kinds as k
 from lib.guards import Guard
 from lib.llm import Message, ToolSpec, message_to_json
 from lib.llm.schema import violations
-from lib.tools import Deps
+from lib.tools import Deps, Tool
 from lib.tools.output import as_text
 
 T_co = TypeVar("T_co", covariant=True, default=str)
@@ -52,12 +52,14 @@ class AgentParts:
     Attributes:
         algorithm: how its runs go on; it has the agent's name.
         handlers: carry out its requests, and those of no other agent.
+        members: the handlers of the members of its team, by their names.
         close: releases what was opened for them, when the engine closes.
     """
 
     algorithm: Algorithm[Any]
     handlers: Sequence[Handler]
     close: Callable[[], Awaitable[None]]
+    members: Mapping[str, Sequence[Handler]] = field(default_factory=dict[str, Any])
 
 
 class AgentSpec(Protocol[T_co]):
@@ -92,6 +94,18 @@ class AgentSpec(Protocol[T_co]):
         Raises:
             InvalidReply: the text does not fit.
         """
+        ...
+
+
+class TeamMember(AgentSpec[Any], Protocol):
+    """An agent that can be at work in the run of another one; every `Agent` is."""
+
+    def config(self) -> Mapping[str, Any]:
+        """Return what runs remember of its algorithm."""
+        ...
+
+    def parts(self, tools: Sequence[Tool] = ()) -> AgentParts:
+        """Return its algorithm and handlers, with more tools, made for one engine."""
         ...
 
 

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, cast
 
 from lib.engine.arguments import as_list, require_attribute, type_label
-from lib.engine.core.algorithm import Algorithm, LLMRequest, Request, ToolRequest
+from lib.engine.core.algorithm import Algorithm, LLMRequest, Request, ToolRequest, TurnRequest
 from lib.engine.core.budget import remaining_beside
 from lib.engine.core.decide import remaining_after
 from lib.engine.core.session import SESSION, SessionLoop
 from lib.engine.core.settle import PendingEvent, calls_not_made, reason_of
 from lib.engine.core.state import RunState, call_digest
-from lib.engine.handlers.agent_tool import ChildHandler
+from lib.engine.handlers.agent_tool import AgentParts, ChildHandler
 from lib.engine.handlers.base import Admission, Handler, ToolOffers
 from lib.engine.handlers.redaction import Redaction
 from lib.engine.handlers.tool import ToolHandler
 from lib.engine.handlers.turn import TurnHandler
 from lib.errors import MissingHandler, RedactionFailed, ToolError, UnknownAlgorithm, UnknownTool
+from lib.events import Event
 from lib.events import kinds as k
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -38,6 +40,7 @@ class HandlerRegistry:
         handlers: Iterable[Handler],
         *,
         own: Mapping[str, HandlerRegistry] = _NONE,
+        members: Mapping[str, HandlerRegistry] = _NONE,
         only_by_name: frozenset[str] = frozenset(),
     ) -> None:
         """Keep the handlers, in this order.
@@ -45,6 +48,7 @@ class HandlerRegistry:
         Args:
             handlers: for the runs of all algorithms that have none of their own.
             own: the handlers of agents that have theirs, by the name of the agent.
+            members: those of the members of a team, whose requests name them, by their names.
             only_by_name: the names of tools offered only to algorithms that name them.
 
         Raises:
@@ -59,6 +63,7 @@ class HandlerRegistry:
         self._by_tool: dict[str, Handler] = {}
         self.offers: ToolOffers = self._index()
         self._views: dict[str, HandlerRegistry] = dict(own)
+        self._members = members
         tools = self.by_kind.get(k.TOOL_REQUESTED)
         self._changing = tools if isinstance(tools, ToolHandler) and tools.has_toolsets else None
         self._refreshed = False
@@ -73,6 +78,24 @@ class HandlerRegistry:
         specs = [spec for each in self.by_kind.values() for spec in each.offers]
         return ToolOffers(specs, only_by_name=self._own)
 
+    def with_members(self) -> Iterator[tuple[str, HandlerRegistry]]:
+        """Yield this registry under "", then those of the members of its team by their names."""
+        yield "", self
+        yield from self._members.items()
+
+    def member(self, name: str | None) -> HandlerRegistry:
+        """Return the registry of a member; itself for None, and for one that is gone since."""
+        return self if name is None else self._members.get(name, self)
+
+    def handler(self, request: Event) -> Handler | None:
+        """Return what fulfils a request that is in the log, None if nothing does."""
+        return self.member(request.data.get("agent")).by_kind.get(request.kind)
+
+    @property
+    def all_offers(self) -> Mapping[str, ToolOffers]:
+        """The definitions of the tools of each member by its name, and under "" its own."""
+        return {name: each.offers for name, each in self.with_members()}
+
     @property
     def has_toolsets(self) -> bool:
         """True if its tools can change while runs go on."""
@@ -84,19 +107,23 @@ class HandlerRegistry:
         That is before a model gets the tools, and before a call that a person has approved, which
         may have been long ago.
         """
+        return any(self.member(_agent_of(each)).needs_refresh(each, state) for each in requests)
+
+    def needs_refresh(self, request: Request, state: RunState[object]) -> bool:
+        """Return True if its own toolsets are to be read before this request is admitted."""
         if self._changing is None:
             return False
-        return any(
-            isinstance(each, LLMRequest)
-            or (
-                isinstance(each, ToolRequest)
-                and (each.key in state.approvals or not self._refreshed)
-            )
-            for each in requests
-        )
+        if isinstance(request, ToolRequest):
+            return request.key in state.approvals or not self._refreshed
+        return isinstance(request, LLMRequest)
 
     async def refresh(self) -> None:
         """Find the tools of toolsets again, where what is known of them is too old."""
+        for _, each in self.with_members():
+            await each.refresh_own()
+
+    async def refresh_own(self) -> None:
+        """Do that for its own toolsets, not for those of a team's members."""
         if self._changing is None:
             return
         others = [each for each in self.by_kind.values() if each is not self._changing]
@@ -142,17 +169,18 @@ class HandlerRegistry:
         Raises:
             MissingHandler: nothing fulfils one of them.
         """
-        select = [(request, self._handler(request, state.run_id)) for request in requests]
+        members = [(request, self.member(_agent_of(request))) for request in requests]
+        select = [(each, of, of.handler_for(each, state.run_id)) for each, of in members]
         # Grants come last: a fold that stops within the batch still finds the rest affordable.
-        select.sort(key=lambda pair: pair[1].kind in k.SPAWNS_RUN)
-        sharers = sum(handler.kind in k.SPAWNS_RUN for _, handler in select)
+        select.sort(key=lambda row: row[2].kind in k.SPAWNS_RUN)
+        sharers = sum(handler.kind in k.SPAWNS_RUN for _, _, handler in select)
         remaining = remaining_after(state, requests)
         pending_events: list[PendingEvent] = []
-        for request, handler in select:
+        for request, member, handler in select:
             admission = Admission(
                 run_id=state.run_id,
                 upto=state.head,
-                offers=self.offers,
+                offers=member.offers,
                 approved=state.approvals.get(request.key) == "approved",
                 approved_version=state.versions.get(request.key) or None,
                 repeats=_repeated(request, state),
@@ -165,7 +193,12 @@ class HandlerRegistry:
             pending_events += admitted
         return pending_events
 
-    def _handler(self, request: Request, run_id: str) -> Handler:
+    def handler_for(self, request: Request, run_id: str) -> Handler:
+        """Return what fulfils a request that was decided.
+
+        Raises:
+            MissingHandler: nothing does.
+        """
         if isinstance(request, ToolRequest):
             return self._for_tool(request)
         for handler in self.by_kind.values():
@@ -202,6 +235,12 @@ def as_handlers(values: Iterable[Handler]) -> list[Handler]:
     return handlers
 
 
+def registry_of(parts: AgentParts) -> HandlerRegistry:
+    """Return the registry of an agent, with those of the members of its team."""
+    members = {name: HandlerRegistry(as_handlers(each)) for name, each in parts.members.items()}
+    return HandlerRegistry(as_handlers(parts.handlers), members=members)
+
+
 def _repeated(request: Request, state: RunState[object]) -> str | None:
     """Return the key of an equal call of the run whose outcome is unknown."""
     if not state.unknown or not isinstance(request, ToolRequest):
@@ -209,9 +248,16 @@ def _repeated(request: Request, state: RunState[object]) -> str | None:
     return state.unknown.get(call_digest(request.name, request.arguments))
 
 
+def _agent_of(request: Request) -> str | None:
+    return None if isinstance(request, TurnRequest) else request.agent
+
+
 def _admit(handler: Handler, request: Request, admission: Admission) -> list[PendingEvent]:
     try:
-        return [handler.admit(request, admission)]
+        admitted, agent = handler.admit(request, admission), _agent_of(request)
+        if agent is None:
+            return [admitted]
+        return [replace(admitted, data={**admitted.data, "agent": agent})]
     except ToolError as error:
         if not isinstance(request, ToolRequest):
             raise
@@ -290,10 +336,10 @@ class ToolDefinitions:
         """Take the tools, and the redaction of what leaves the engine.
 
         Args:
-            registries: that of the engine's handlers, and that of each agent.
+            registries: that of the engine's handlers, and that of each agent, with its team's.
             redacted: the engine's redaction.
         """
-        self._registries = tuple(registries)
+        self._registries = [each for one in registries for _, each in one.with_members()]
         self._redacted = redacted
         self._cache: dict[str, Sequence[Mapping[str, Any]] | None] = {}
 

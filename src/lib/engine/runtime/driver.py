@@ -35,7 +35,7 @@ from lib.engine.core.algorithm import (
 from lib.engine.core.decide import Step, is_run_error, next_step, rehydrate
 from lib.engine.core.settle import OUTCOME_UNKNOWN, PendingEvent, fail_pending, run_completed
 from lib.engine.core.state import RunState
-from lib.engine.handlers.base import Call, ToolOffers
+from lib.engine.handlers.base import Call, Handler, ToolOffers
 from lib.engine.handlers.redaction import off_loop_if_large
 from lib.engine.logs import log_run, log_store_errors
 from lib.engine.runtime.children import ChildRunStarter
@@ -121,7 +121,7 @@ class Driver:
         self._loaded_log = log
         self._effects = Effects(self._keeper, grace_s=services.grace_s, wake=self._waker.wake)
         self._interrupted: dict[str, ToolRequest] = {}
-        self._offers = services.handlers.offers
+        self._offers = services.handlers.all_offers
         self.waits: bool = False
         self._stopping = False
         self._idle_at: int | None = None
@@ -339,7 +339,9 @@ class Driver:
             if isinstance(request, TurnRequest):
                 self._services.engine.algorithm(request.algorithm)  # it raises if it is not here
         if step.requests:
-            self._offers = self._services.handlers.offers  # tools may change before they are sent
+            self._offers = (
+                self._services.handlers.all_offers
+            )  # tools may change before they are sent
             pending_events += self._services.handlers.admit(step.requests, probe)
         if step.finish is not None:
             pending_events.append(run_completed(step.finish))
@@ -377,7 +379,7 @@ class Driver:
         """Find the tools of toolsets for requests that are carried out again."""
         if under_way:
             await self._services.handlers.refresh()
-            self._offers = self._services.handlers.offers
+            self._offers = self._services.handlers.all_offers
 
     def _log_resumed(self) -> None:
         lease, under_way = self._keeper.lease, len(self._run_log.state.open)
@@ -417,14 +419,13 @@ class Driver:
 
     def _require_handler(self, event: Event) -> None:
         """Refuse a run, before anything is logged, of which this engine lacks a part."""
-        if event.kind not in self._services.handlers.by_kind:
-            raise MissingHandler(self._run_log.state.run_id, event.kind)
+        self._handler(event)
         if event.kind in k.SPAWNS_RUN:
             self._services.engine.algorithm(event.data.get("algorithm", ""))
 
     def _recover(self, event: Event, decided: Request | None) -> None:
         """Carry an interrupted request out again, or settle it."""
-        result = self._services.handlers.by_kind[event.kind].recover(event)
+        result = self._handler(event).recover(event)
         if result is None and (decided is not None or event.kind in k.SPAWNS_RUN):
             self._warn_if_changed(event, decided)
             if isinstance(decided, ToolRequest):
@@ -437,7 +438,8 @@ class Driver:
     def _warn_if_changed(self, event: Event, decided: Request | None) -> None:
         if not isinstance(decided, LLMRequest):
             return
-        digest = decided.digest(self._services.handlers.offers.digest(decided.tools))
+        offers = self._services.handlers.member(decided.agent).offers
+        digest = decided.digest(offers.digest(decided.tools))
         if digest != event.data.get("digest"):
             _log.warning("run %r: %s renders differently now", event.run_id, decided.key)
 
@@ -459,10 +461,18 @@ class Driver:
                     self._spawn(request, decided)
 
     def _spawn(self, event: Event, decided: Request | None, *, interrupted: bool = False) -> None:
-        handler, offers = self._services.handlers.by_kind[event.kind], self._offers
+        offers = self._offers.get(event.data.get("agent", ""), self._offers[""])
         self._effects.begin(
-            event, handler, lambda: self._call(event, decided, offers, interrupted=interrupted)
+            event,
+            self._handler(event),
+            lambda: self._call(event, decided, offers, interrupted=interrupted),
         )
+
+    def _handler(self, event: Event) -> Handler:
+        handler = self._services.handlers.handler(event)
+        if handler is None:
+            raise MissingHandler(self._run_log.state.run_id, event.kind)
+        return handler
 
     def _call(
         self, event: Event, decided: Request | None, offers: ToolOffers, *, interrupted: bool
@@ -480,7 +490,8 @@ class Driver:
             redacted=self._services.redacted,
             children=self._children,
             on_delta=self._hub.writer(event.run_id, seq=event.seq, epoch=self._keeper.lease.epoch),
-            first_model_call=is_first_model_call(self._run_log.state),
+            first_model_call=is_first_model_call(self._run_log.state)
+            or (isinstance(decided, LLMRequest) and decided.first_call),
             interrupted=interrupted,
             budget=self._run_log.state.budget,
             trace=None if trace is None else trace.below(_span_of(event)),

@@ -67,6 +67,7 @@ def llm_requested(run: RunSpans, event: Event, key: str) -> None:
     attributes = _settings(mapping(data.get("settings")))
     attributes |= {
         a.OPERATION: "chat",
+        a.AGENT_NAME: name(data.get("agent")),
         a.PROVIDER: word(data.get("provider")),
         a.REQUEST_MODEL: model,
         a.SERVER_ADDRESS: identifier(mapping(data.get("server")).get("address")),
