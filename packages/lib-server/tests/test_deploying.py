@@ -111,7 +111,13 @@ def proxy_of(kind: str, place: Path, port: int, behind: int) -> tuple[list[str],
     whole = f"pid {place}/nginx.pid; events {{}} http {{ access_log off; {text} }}"
     (place / "nginx.conf").write_text(whole, encoding="utf-8")
     command = [needs("nginx"), "-p", str(place), "-c", str(place / "nginx.conf")]
-    return [*command, "-e", "stderr", "-g", "daemon off; master_process off;"], f"https://localhost:{port}"
+    return [
+        *command,
+        "-e",
+        "stderr",
+        "-g",
+        "daemon off; master_process off;",
+    ], f"https://localhost:{port}"
 
 
 @pytest.mark.timeout(600)
