@@ -1,23 +1,28 @@
 """A friendly MCP server, made with the SDK's own server: `python friendly.py`."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
 from mcp.server import MCPServer
+from mcp.server.caching import CacheHint
+from mcp.server.mcpserver import Context
 from mcp.types import ToolAnnotations
 
 
-def make(log: str = "") -> MCPServer[Any]:
+def make(log: str = "", *, grows: bool = False) -> MCPServer[Any]:
     """Return the server.
 
     Args:
         log: a file to which `note` appends, which is its effect.
+        grows: whether it has a tool that adds one; its list may be kept for an hour, and it says
+            when that changes.
     """
-    server = MCPServer("friendly")
+    hints: Any = {"tools/list": CacheHint(ttl_ms=3_600_000)} if grows else None
+    server = MCPServer("friendly", cache_hints=hints)
+    if grows:
+        let_grow(server)
 
     @server.tool(annotations=ToolAnnotations(read_only_hint=True))
     def add(a: int, b: int) -> int:
@@ -47,6 +52,18 @@ def make(log: str = "") -> MCPServer[Any]:
         raise RuntimeError("out of paper")
 
     return server
+
+
+def let_grow(server: MCPServer[Any]) -> None:
+    """Add the tool that adds one."""
+
+    @server.tool(annotations=ToolAnnotations(read_only_hint=True))
+    async def grow(context: Context) -> str:
+        """Offer one tool more, and say so."""
+        if "more" not in [each.name for each in await server.list_tools()]:
+            server.add_tool(lambda: "more", name="more", description="More.")
+        await context.notify_tools_changed()
+        return "grown"
 
 
 if __name__ == "__main__":

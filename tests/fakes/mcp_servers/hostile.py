@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,45 @@ def called(mode: str, *, answered: bool = False) -> dict[str, Any]:
     return {"resultType": "complete", **result}
 
 
+def task(mode: str, method: str, task_id: str) -> dict[str, Any] | None:
+    """Return the answer to a request about a task, None for one that the server has lost."""
+    fields: dict[str, Any] = {
+        "taskId": task_id,
+        "createdAt": "now",
+        "lastUpdatedAt": "",
+        "ttlMs": None,
+    }
+    fields["pollIntervalMs"] = {"task-waits": 10**12, "task-negative": -5}.get(mode, 0)
+    if method == "tools/call":
+        fields["taskId"] = {"task-long-id": "x" * 5_000, "task-empty-id": ""}.get(mode, "t 1\n")
+        return {"resultType": "task", "status": "working", **fields}
+    if method != "tasks/get":
+        return {"resultType": "complete"}
+    done = {"content": [{"type": "text", "text": "done"}], "isError": False}
+    form = {"mode": "form", "message": "Password?", "requestedSchema": {"type": "object"}}
+    question = {"method": "elicitation/create", "params": form}
+    key = f"k{time.monotonic_ns()}" if mode == "task-asks-for-ever" else "k"
+    state: dict[str, Any] = {
+        "task": {"status": "completed", "result": done},
+        "task-forged-id": {"status": "completed", "result": done, "taskId": "another"},
+        "task-wrong-state": {"status": "exploded", "result": done},
+        "task-no-result": {"status": "completed"},
+        "task-wrong-result": {"status": "completed", "result": {"content": 7}},
+        "task-in-task": {"status": "completed", "result": {"resultType": "task", "taskId": "t"}},
+        "task-no-error": {"status": "failed"},
+        "task-fails": {"status": "failed", "error": {"code": -32602, "message": INJECTED}},
+        "task-cancelled": {"status": "cancelled"},
+        "task-asks-nothing": {"status": "input_required"},
+        "task-asks-for-nonsense": {
+            "status": "input_required",
+            "inputRequests": {"k": {"method": "tools/call"}},
+        },
+        "task-asks": {"status": "input_required", "inputRequests": {"k": question}},
+        "task-asks-for-ever": {"status": "input_required", "inputRequests": {key: question}},
+    }.get(mode, {"status": "working"})
+    return None if mode == "task-lost" else {"resultType": "complete", **fields, **state}
+
+
 def answer(mode: str, message: dict[str, Any], listed: int) -> dict[str, Any]:
     """Return the answer to a request."""
     match message["method"]:
@@ -102,6 +142,12 @@ def answer(mode: str, message: dict[str, Any], listed: int) -> dict[str, Any]:
             }
         case "tools/list":
             result = tools(mode, listed)
+        case method if mode.startswith("task"):
+            found = task(mode, method, message["params"].get("taskId", ""))
+            if found is None:
+                error = {"code": -32602, "message": INJECTED}
+                return {"jsonrpc": "2.0", "id": message["id"], "error": error}
+            result = found
         case _:
             if mode == "refuses":
                 error = {"code": -32603, "message": INJECTED}
@@ -172,6 +218,9 @@ def main(mode: str, path: str = "") -> None:
         if "id" not in message or "method" not in message:
             continue
         method = message["method"]
+        if mode.startswith("task") and path:
+            with Path(path).open("a", encoding="ascii") as log:
+                log.write(f"{method}\n")
         listed += method == "tools/list"
         if is_ignored(mode, method) or (method == "tools/call" and misbehave(mode, message)):
             continue

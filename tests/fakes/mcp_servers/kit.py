@@ -123,10 +123,10 @@ class HostileHTTP:
 
 
 @asynccontextmanager
-async def friendly_http(log: str = "") -> AsyncGenerator[str]:
+async def friendly_http(log: str = "", *, grows: bool = False) -> AsyncGenerator[str]:
     """Serve the friendly server over HTTP on loopback and yield its URL."""
     listening = socket.create_server(("127.0.0.1", 0))
-    app = make(log).streamable_http_app()
+    app = make(log, grows=grows).streamable_http_app()
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", ws="none"))
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     try:

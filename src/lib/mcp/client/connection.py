@@ -17,6 +17,15 @@ from pydantic import TypeAdapter
 from lib._util.tasks import cancelled
 from lib.errors import ToolError
 from lib.mcp.client.sdk import Client, ClientRequestContext, ClientSession, MCPError, types
+from lib.mcp.task_types import (
+    CancelTaskRequest,
+    CreateTaskResult,
+    GetTaskRequest,
+    GetTaskResult,
+    TaskParams,
+    UpdateTaskParams,
+    UpdateTaskRequest,
+)
 
 _log = logging.getLogger("lib.mcp")
 
@@ -28,9 +37,10 @@ NOT_SENT: Final = -32097
 MAX_ROUNDS: Final = 8
 MAX_PAGES: Final = 50
 
-_RESULT: Final = TypeAdapter[types.CallToolResult | types.InputRequiredResult](
-    types.CallToolResult | types.InputRequiredResult
-)
+_Result = types.CallToolResult | types.InputRequiredResult | CreateTaskResult
+_RESULT: Final = TypeAdapter[_Result](_Result)
+_REQUESTS: Final = TypeAdapter[types.InputRequests](types.InputRequests)
+_WIRE: Final[Mapping[str, Any]] = {"mode": "json", "by_alias": True, "exclude_none": True}
 _FIRST_STATELESS: Final = "2026-07-28"
 
 Open = Callable[[asyncio.Event], AbstractAsyncContextManager[Client]]
@@ -96,7 +106,7 @@ class Connection:
 
     async def call(
         self, name: str, arguments: Mapping[str, Any], meta: Mapping[str, Any]
-    ) -> types.CallToolResult:
+    ) -> types.CallToolResult | CreateTaskResult:
         """Call a tool; requests for input are answered by the client's callbacks.
 
         The result is not held against the output schema: patterns in a schema that a stranger
@@ -119,11 +129,45 @@ class Connection:
             )
             request = types.CallToolRequest(params=params)
             result = await self._used(self._client.session.send_request(request, _RESULT))
-            if isinstance(result, types.CallToolResult):
+            if not isinstance(result, types.InputRequiredResult):
                 return result
             state = result.request_state
             responses = await _answers(self._client.session, result.input_requests or {})
         raise ToolError("failed", f"the server wants input more than {MAX_ROUNDS} times")
+
+    async def task(self, task_id: str) -> GetTaskResult:
+        """Return the state of a task.
+
+        Raises:
+            MCPError: the server refuses, or cannot be reached.
+            ConnectionLostError: the connection ended.
+            ValidationError: it is no state.
+        """
+        request = GetTaskRequest(params=TaskParams(task_id=task_id))
+        return await self._used(self._client.session.send_request(request, GetTaskResult))
+
+    async def answer_task(self, task_id: str, requests: Mapping[str, Any]) -> None:
+        """Answer questions of a task by the client's callbacks.
+
+        Raises:
+            ToolError: the server asks for input that it does not get.
+            Exception: as `task` does.
+        """
+        questions = _REQUESTS.validate_python(dict(requests), by_name=False)
+        answers = await _answers(self._client.session, questions)
+        shown = {key: each.model_dump(**_WIRE) for key, each in answers.items()}
+        params = UpdateTaskParams(task_id=task_id, input_responses=shown)
+        request = UpdateTaskRequest(params=params)
+        await self._used(self._client.session.send_request(request, types.EmptyResult))
+
+    async def cancel_task(self, task_id: str) -> None:
+        """Ask the server to end a task.
+
+        Raises:
+            Exception: as `task` does.
+        """
+        request = CancelTaskRequest(params=TaskParams(task_id=task_id))
+        await self._used(self._client.session.send_request(request, types.EmptyResult))
 
     async def each_change(self) -> AsyncGenerator[None]:
         """Yield whenever a stateless server says that its tools have changed."""

@@ -38,6 +38,7 @@ class ToolRules:
         trusted: whether the server's word about what is idempotent counts.
         approval: which calls a person must approve: all, none, or by name.
         timeout_s: how long a call may take.
+        task_timeout_s: how much longer, if it is a task.
         max_output_chars: how much of an output a model gets.
     """
 
@@ -48,7 +49,15 @@ class ToolRules:
     trusted: bool
     approval: bool | Collection[str]
     timeout_s: float | None
+    task_timeout_s: float | None
     max_output_chars: int
+
+    @property
+    def longest_s(self) -> float | None:
+        """The longest time that a call may take, None for no limit."""
+        if self.timeout_s is None or self.task_timeout_s is None:
+            return None
+        return self.timeout_s + self.task_timeout_s
 
     def selects(self, name: str) -> bool:
         """Return True if the tool of this name, as the server has it, is offered."""
@@ -129,7 +138,7 @@ def _tool(
             open_world=hints.open_world_hint is not False,
         ),
         effects=effects,
-        timeout_s=rules.timeout_s,
+        timeout_s=rules.longest_s,
         approval=approval if isinstance(approval, bool) else listed.name in approval,
         untrusted_output=True,
         max_output_chars=rules.max_output_chars,

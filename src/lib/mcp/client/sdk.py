@@ -7,6 +7,7 @@ from lib.errors import MissingDriver
 try:
     import mcp_types as types
     from mcp.client import Client
+    from mcp.client.extension import advertise
     from mcp.client.session import ClientRequestContext, ClientSession, IncomingMessage
     from mcp.client.streamable_http import streamable_http_client
     from mcp.shared.exceptions import MCPError
@@ -21,6 +22,7 @@ __all__ = [
     "IncomingMessage",
     "MCPError",
     "SessionMessage",
+    "advertise",
     "streamable_http_client",
     "types",
 ]

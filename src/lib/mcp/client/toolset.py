@@ -23,7 +23,9 @@ from lib.mcp.client.definitions import ToolRules, as_output, as_tools
 from lib.mcp.client.inputs import Elicit, Sampling, elicitation_callback
 from lib.mcp.client.network import EndpointTransport, Headers, policy_for
 from lib.mcp.client.process import ServerProcess, process_streams
-from lib.mcp.client.sdk import Client, MCPError, streamable_http_client, types
+from lib.mcp.client.sdk import Client, MCPError, advertise, streamable_http_client, types
+from lib.mcp.client.tasks import UNKNOWN, TaskFollower
+from lib.mcp.task_types import IDEMPOTENCY_KEY, TASKS, CreateTaskResult
 from lib.tools import Effects, OpenToolset, Tool, ToolContext
 from lib.tools.definition import ToolCallable
 
@@ -36,10 +38,6 @@ COOLDOWN_S: Final = 15.0
 """How long a server is left alone whose tools were not found."""
 
 MAX_TTL_S: Final = 3_600.0
-IDEMPOTENCY_KEY: Final = "lib.agents/idempotency-key"
-"""The key in a call's `_meta` under which a server finds the same text when it is repeated."""
-
-UNKNOWN: Final = "it may or may not have had its effect: verify before you repeat it"
 
 
 class MCPTools:
@@ -71,6 +69,7 @@ class MCPTools:
         sampling: bool = False,
         elicit: Elicit | None = None,
         timeout_s: float | None = 60.0,
+        task_timeout_s: float | None = 3_600.0,
         connect_timeout_s: float = 10.0,
         max_tools: int = 128,
         max_bytes: int = 4_000_000,
@@ -107,6 +106,8 @@ class MCPTools:
                 the cost of the application and outside the run's budget.
             elicit: hands the server's questions to a person, within a call's time-out.
             timeout_s: seconds for one call; None is unlimited.
+            task_timeout_s: seconds that a call may take beyond that if the server makes it a task,
+                which is asked for while it goes on there; None is unlimited.
             connect_timeout_s: seconds for connecting, and for finding the tools.
             max_tools: a server that lists more has none.
             max_bytes: how much it may send at a time: in a response, or between two messages of
@@ -130,6 +131,7 @@ class MCPTools:
             trusted=trusted,
             approval=approval if isinstance(approval, bool) else _names(approval, "approval"),
             timeout_s=timeout_s,
+            task_timeout_s=task_timeout_s,
             max_output_chars=max_output_chars,
         )
         self._url, self._headers, self._auth = url, headers or {}, auth
@@ -177,6 +179,7 @@ class MCPTools:
             "message_handler": on_message,
             "client_info": types.Implementation(name="lib", version="1"),
             "cache": None,
+            "extensions": [advertise(TASKS)],
         }
         if self._server is not None:
             async with Client(process_streams(self._server, ended), **options) as client:
@@ -229,7 +232,7 @@ class _OpenMCPTools:
         _log.warning("the tools of an MCP server were not found: %s", why)
 
     async def _list(self) -> None:
-        connection = await self._connector.get(self._server.connect_timeout_s)
+        connection = await self._connect()
         self._fresh_until = float("inf")  # until a change that comes meanwhile says otherwise
         try:
             listed, ttl_ms = await connection.list_tools(self._server.max_tools)
@@ -245,12 +248,16 @@ class _OpenMCPTools:
 
     def _caller(self, name: str, version: str) -> ToolCallable:
         async def call(arguments: Mapping[str, Any], context: ToolContext) -> str:
-            connection = await self._connection_for(version)
+            tool, connection = await self._tool_and_connection(version)
             if self._sampling is not None:
                 self._sampling.begin_call()
             meta = {IDEMPOTENCY_KEY: context.idempotency_key}
             try:
-                result = await connection.call(name, arguments, meta)
+                async with self._time_for_a_call():
+                    result = await connection.call(name, arguments, meta)
+                if isinstance(result, CreateTaskResult):
+                    follower = TaskFollower(result, self._connect, self._server.clock)
+                    result = await follower.result(cancels=tool.effects == "once")
             except MCPError as error:
                 raise self._failed(connection, error) from error
             except ConnectionLostError:
@@ -266,18 +273,39 @@ class _OpenMCPTools:
 
         return call
 
-    async def _connection_for(self, version: str) -> Connection:
-        """Return a connection for a call of a tool of this version.
+    @asynccontextmanager
+    async def _time_for_a_call(self) -> AsyncGenerator[None]:
+        """Limit the body to the time of a call that is no task.
+
+        Raises:
+            ToolError: it takes longer.
+        """
+        timeout_s = self._rules.timeout_s
+        deadline = asyncio.timeout(timeout_s)
+        try:
+            async with deadline:
+                yield
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            raise ToolError("timeout", f"no answer within {timeout_s:g} s; {UNKNOWN}") from None
+
+    async def _connect(self) -> Connection:
+        return await self._connector.get(self._server.connect_timeout_s)
+
+    async def _tool_and_connection(self, version: str) -> tuple[Tool, Connection]:
+        """Return the tool of this version, and a connection for a call of it.
 
         Raises:
             ToolError: there is none, or the tool is another one by now.
         """
-        connection = await self._connector.get(self._server.connect_timeout_s)
+        connection = await self._connect()
         if self._changed:  # the server says so, or is another process by now
             await self.refresh()
-        if not any(tool.version == version for tool in self._tools):
-            raise ToolError("denied", "not called: the server has changed the tool's definition")
-        return connection
+        for tool in self._tools:
+            if tool.version == version:
+                return tool, connection
+        raise ToolError("denied", "not called: the server has changed the tool's definition")
 
     def _failed(self, connection: Connection, error: MCPError) -> ToolError:
         """Return a call's failure; the server's words stay out of it."""

@@ -132,6 +132,17 @@ async def test_a_list_is_kept_as_long_as_its_server_says() -> None:
         assert server.listed == 2
 
 
+async def test_a_list_is_read_again_once_its_server_says_that_it_has_changed() -> None:
+    async with friendly_http(grows=True) as url, opened(over_http(url)) as toolset:
+        before = [each.name for each in toolset.tools]
+        while "more" not in [each.name for each in toolset.tools]:
+            await call(toolset, "grow")
+            await toolset.refresh()
+
+        assert "more" not in before
+        assert await call(toolset, "more") == "more"
+
+
 async def test_a_call_that_is_cancelled_is_cancelled_at_the_server() -> None:
     async with hostile_http("hangs") as server, opened(over_http(server.url)) as toolset:
         calling = asyncio.create_task(call(toolset, "act"))
