@@ -11,12 +11,13 @@ import logging
 from typing import Annotated, Any
 
 import mcp_types as types
+from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, Field
 
 from lib import Agent, Engine, tool
 from lib.errors import ToolError
 from lib.llm import Audio, FunctionClient, Image
-from lib.mcp import MCPToolServer, ask, can_ask, form, prompt, resource
+from lib.mcp import MCPToolServer, TaskTool, ask, can_ask, form, prompt, resource
 from lib.tools import Tool, ToolContext
 from lib_server import Server
 
@@ -307,10 +308,74 @@ def test_input_required_result_prompt() -> str:
     return f"Use this context: {answer['user_context'].content}"
 
 
+@tool(effects="none")
+def greet(name: str) -> str:
+    """Greet."""
+    return f"Hello, {name}!"
+
+
+@tool(effects="none", timeout_s=None)
+async def slow_compute(seconds: float, label: str = "") -> str:
+    """Take some seconds."""
+    await asyncio.sleep(seconds)  # noqa: TID251 - the suite says how long
+    return f"{label} done"
+
+
+@tool(effects="none")
+async def failing_job() -> str:
+    """Fail."""
+    raise ToolError("failed", "This job fails")
+
+
+@tool(effects="none")
+async def protocol_error_job() -> str:
+    """Fail with an error of the protocol."""
+    raise MCPError(types.INTERNAL_ERROR, "This job breaks the protocol")
+
+
+class Confirm(BaseModel):
+    confirm: bool
+
+
+@tool
+def confirm_delete(filename: str) -> str:
+    """Ask before it deletes."""
+    answer: Any = ask(confirm=form(f"Delete {filename}?", Confirm))["confirm"]
+    return f"{answer.content}"
+
+
+@tool
+def multi_input() -> str:
+    """Ask for two things at once."""
+    ask(first=form("Your name?", Name), second=form("And that of your cat?", Name))
+    return "all there"
+
+
+NAME_QUESTION = form("What is your name?", Name)
+
+
+@tool(effects="none")
+def test_tool_with_task() -> str:
+    """Use an answer that was given before the task has begun."""
+    answer: Any = ask(user_name=NAME_QUESTION)["user_name"]
+    return f"Hello, {answer.content['name']}!"
+
+
+TASKS = [
+    TaskTool(slow_compute),
+    TaskTool(failing_job, required=True),
+    TaskTool(protocol_error_job),
+    TaskTool(confirm_delete),
+    TaskTool(multi_input),
+    TaskTool(test_tool_with_task, required=True, questions={"user_name": NAME_QUESTION}),
+]
+
+
 def offered(engine: Engine) -> MCPToolServer:
+    as_tasks = [each.tool for each in TASKS]
     tools = [each for each in globals().values() if isinstance(each, Tool)]
     return MCPToolServer(
-        tools,
+        [*(each for each in tools if each not in as_tasks), *TASKS],
         name="conformance",
         engine=engine,
         resources=[static_text, static_binary, watched, template],
@@ -324,4 +389,5 @@ def offered(engine: Engine) -> MCPToolServer:
     )
 
 
-app = Server(Agent(FunctionClient(lambda _: "hello")), mcp=offered)
+agent = Agent(FunctionClient(lambda _: "hello"))
+app = Server(Engine("memory:", agents=[agent, *TASKS]), mcp=offered)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx2
+import mcp_task_client
 from server_kit import all_of, streaming
 
 from lib.events import SQLiteEventStore
@@ -26,10 +27,12 @@ class Process:
     Attributes:
         process: of the system.
         client: speaks to it, if it serves.
+        line: what the first line of interest in its log has said.
     """
 
     process: asyncio.subprocess.Process
     client: httpx2.AsyncClient
+    line: str
 
     async def stop(self) -> int:
         """Stop it by SIGTERM and return how it ended."""
@@ -40,14 +43,23 @@ class Process:
 
 
 @asynccontextmanager
-async def started(store: Path | str, *command: str, until: str) -> AsyncGenerator[Process]:
-    """Start a process and yield it once its log has a line like this."""
+async def started(
+    store: Path | str, *command: str, until: str, **variables: str
+) -> AsyncGenerator[Process]:
+    """Start a process and yield it once its log has a line like this.
+
+    Args:
+        store: what it works on.
+        command: a module and its arguments.
+        until: the line, as a pattern.
+        variables: of its environment.
+    """
     path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         *command,
-        env=os.environ | {"SERVED_STORE": str(store), "PYTHONPATH": path},
+        env=os.environ | {"SERVED_STORE": str(store), "PYTHONPATH": path} | variables,
         stderr=asyncio.subprocess.PIPE,
     )
     assert process.stderr is not None
@@ -58,9 +70,10 @@ async def started(store: Path | str, *command: str, until: str) -> AsyncGenerato
             assert line, log.decode()
             log += line
     draining = asyncio.create_task(process.stderr.read())
-    url = found[1].decode() if found.groups() else "http://localhost"
+    line = found[1].decode() if found.groups() else ""
+    url = line if line.startswith("http") else "http://localhost"
     async with httpx2.AsyncClient(base_url=url, timeout=300) as client:
-        running = Process(process, client)
+        running = Process(process, client, line)
         try:
             yield running
         finally:
@@ -151,3 +164,23 @@ async def test_sigterm_ends_every_stream_with_a_last_event(tmp_path: Path) -> No
 
     assert [event.event for event in last] == ["server.draining"] * count
     assert code == 0
+
+
+async def test_a_task_whose_client_and_server_are_killed_is_found_finished(tmp_path: Path) -> None:
+    store = tmp_path / "log.db"
+    command = ("lib_server", "serve", "served_app:engine", "--port", "0")
+    listening = r"running on (http://[\d.:]+)"
+    first = started(store, *command, until=listening, SERVED_HANGS="1", SERVED_LEASE_S="1")
+    async with first as server:
+        url = f"{server.line}/mcp"
+        calling = started(store, "mcp_task_client", url, until=r"task (\w+)")
+        async with calling as client:
+            task_id = client.line
+            for killed in (client, server):
+                killed.process.kill()
+                await killed.process.wait()
+    async with started(store, *command, until=listening) as server:
+        result = await mcp_task_client.end_of(f"{server.line}/mcp", task_id)
+        pid = server.process.pid
+
+    assert [block["text"] for block in result["content"]] == [f"pid {pid}"]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lib.mcp.offered import Caller
     from lib.mcp.server import MCPToolServer
     from lib.mcp.stdio import serve_stdio
+    from lib.mcp.task_tool import TaskTool
 
 __all__ = [
     "Caller",
@@ -26,6 +27,7 @@ __all__ = [
     "MCPTools",
     "Prompt",
     "Resource",
+    "TaskTool",
     "ask",
     "can_ask",
     "form",
@@ -51,5 +53,6 @@ if not TYPE_CHECKING:  # type checkers are to see misspelt names
             "prompt": "lib.mcp.functions",
             "resource": "lib.mcp.functions",
             "serve_stdio": "lib.mcp.stdio",
+            "TaskTool": "lib.mcp.task_tool",
         },
     )

@@ -1,4 +1,4 @@
-"""Questions to the client of a call, and the sealed state that its next request brings back.
+"""Questions to the client of a call, and its answers.
 
 A call that needs an answer ends with its questions, and the client sends the request again with
 the answers: the function runs again from its beginning. Clients of 2025-11-25 and before get them
@@ -7,20 +7,13 @@ while the call goes on, where their transport can.
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hmac
-import json
-import secrets
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter
 
-from lib._util.clock import Clock
-from lib._util.json import canonical
 from lib.llm.schema import violations
 from lib.mcp.sdk import MCPError, types
 
@@ -85,7 +78,7 @@ class Inputs:
             for key, request in requests.items()
             if (answer := self.answers.get(key)) is not None
             and (not sealed or key in self.sent)
-            and _fits(answer, request)
+            and fits(answer, request)
         }
         missing = {key: each for key, each in requests.items() if key not in found}
         for request in missing.values():
@@ -138,6 +131,23 @@ def form(message: str, fields: type[BaseModel] | Mapping[str, Any]) -> types.Eli
     return types.ElicitRequest(params=params)
 
 
+def read_answers(answers: Mapping[str, Any]) -> dict[str, types.InputResponse]:
+    """Return answers of the wire.
+
+    Raises:
+        ValidationError: one is none to any question.
+    """
+    return _STORED.validate_python(dict(answers), by_name=False)
+
+
+def dump_answers(answers: Answers) -> dict[str, Any]:
+    """Return answers as plain JSON, which `read_answers` reads."""
+    dumped: dict[str, Any] = _STORED.dump_python(
+        dict(answers), mode="json", by_alias=True, exclude_none=True
+    )
+    return dumped
+
+
 def _needed(request: types.InputRequest) -> types.ClientCapabilities:
     match request:
         case types.ElicitRequest():
@@ -148,7 +158,8 @@ def _needed(request: types.InputRequest) -> types.ClientCapabilities:
             return types.ClientCapabilities(roots=types.RootsCapability())
 
 
-def _fits(answer: types.InputResponse, request: types.InputRequest) -> bool:
+def fits(answer: types.InputResponse, request: types.InputRequest) -> bool:
+    """Return True if this is an answer to the question, and one that its form takes."""
     if type(answer) not in ANSWERS[type(request)]:
         return False
     match answer, request:
@@ -158,90 +169,3 @@ def _fits(answer: types.InputResponse, request: types.InputRequest) -> bool:
             return next(violations(content or {}, schema), None) is None
         case _:
             return True
-
-
-class StateSeal:
-    """Seals what a request must bring back, for this process, one caller, one request and a time.
-
-    A sealed state counts once. It is signed, and readable to the client, from which it comes.
-    """
-
-    def __init__(self, *, clock: Clock, ttl_s: float = 600.0) -> None:
-        """Make a key.
-
-        Args:
-            clock: for the end of a state.
-            ttl_s: seconds for which a state counts.
-        """
-        self._key = secrets.token_bytes(32)
-        self._clock = clock
-        self._ttl_s = ttl_s
-        self._used: dict[str, float] = {}
-
-    def seal(self, inputs: Inputs, required: InputRequired, request: str) -> str:
-        """Return the state after these questions.
-
-        Args:
-            inputs: what the client has answered so far.
-            required: the questions of now.
-            request: names the request and its caller.
-        """
-        answers = _STORED.dump_python(dict(inputs.answers), mode="json", by_alias=True)
-        payload = canonical(
-            {
-                "answers": answers,
-                "sent": sorted({*inputs.sent, *required.requests}),
-                "ends": self._clock.monotonic() + self._ttl_s,
-                "id": secrets.token_hex(16),
-                "request": request,
-            }
-        ).encode()
-        return f"{_encode(payload)}.{_encode(self._signed(payload))}"
-
-    def open(self, state: str, request: str) -> tuple[Answers, frozenset[str]]:
-        """Return the answers so far, and the keys of the questions that were sent.
-
-        Raises:
-            MCPError: the state is not this server's for this request, has ended, or was used.
-        """
-        content, _, signature = state.partition(".")
-        try:
-            payload, signed = _decode(content), _decode(signature)
-        except (ValueError, binascii.Error):
-            raise _refused() from None
-        if not hmac.compare_digest(signed, self._signed(payload)):
-            raise _refused()
-        found: dict[str, Any] = json.loads(payload)
-        now = self._clock.monotonic()
-        if found["request"] != request or found["ends"] < now or found["id"] in self._used:
-            raise _refused()
-        self._forget(now)
-        self._used[found["id"]] = found["ends"]
-        try:
-            answers = _STORED.validate_python(found["answers"], by_name=False)
-        except ValidationError:
-            raise _refused() from None
-        return answers, frozenset(found["sent"])
-
-    def _forget(self, now: float) -> None:
-        for used, ends in [*self._used.items()]:
-            if ends >= now:
-                break
-            del self._used[used]
-
-    def _signed(self, payload: bytes) -> bytes:
-        return hmac.digest(self._key, payload, "sha256")
-
-
-def _encode(value: bytes) -> str:
-    return base64.urlsafe_b64encode(value).decode("ascii").rstrip("=")
-
-
-def _decode(value: str) -> bytes:
-    return base64.b64decode(value + "=" * (-len(value) % 4), altchars=b"-_", validate=True)
-
-
-def _refused() -> MCPError:
-    return MCPError(
-        types.INVALID_PARAMS, "the request state does not fit this request: begin without it"
-    )

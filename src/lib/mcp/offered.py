@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from anyio import CancelScope
 
@@ -21,15 +21,17 @@ from lib.engine import (
     RunEnded,
     ToolStarted,
 )
-from lib.engine.arguments import as_list
+from lib.engine.arguments import Input, as_list
 from lib.engine.handlers.agent_tool import AgentSpec, input_text
 from lib.errors import RunAbandoned, ToolError
+from lib.mcp.task_tool import TaskTool
 from lib.tools import Tool, ToolContext, ToolRegistry, tool
 
-Offer: TypeAlias = "Tool | AgentTool | Agent[Any] | Callable[..., Any]"
+Offer: TypeAlias = "Tool | TaskTool | AgentTool | Agent[Any] | Callable[..., Any]"
 Source: TypeAlias = "Iterable[Offer] | ToolRegistry | Agent[Any] | Engine"
 
-StartRun: TypeAlias = Callable[[str, AgentTool], Awaitable[Run[Any]]]
+StartRun: TypeAlias = Callable[[Input, AgentTool, str], Awaitable[Run[Any]]]
+TaskMode: TypeAlias = Literal["optional", "required", "approval"]
 
 _MAX_ANSWER_CHARS: Final = 200_000
 
@@ -41,13 +43,16 @@ class Caller:
     Attributes:
         tenant: owner of the runs that it starts.
         user: the person or service that calls.
-        start: starts a run of an agent for it, under limits of its own; None for `Engine.start`.
+        start: starts a run of an agent for it, under limits of its own, from its input, the agent,
+            and the key that makes the start repeatable; None for `Engine.start`.
+        approves: whether it may decide about calls that wait for a person in runs of agents.
         stopping: is set when calls should end because the server does; their runs go on.
     """
 
     tenant: str | None = None
     user: str | None = None
     start: StartRun | None = field(default=None, repr=False)
+    approves: bool = True
     stopping: asyncio.Event | None = field(default=None, repr=False)
 
 
@@ -55,15 +60,35 @@ CALLER: Final[ContextVar[Caller]] = ContextVar("lib.mcp.caller")
 """The caller of the call that is carried out."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offered:
+    """A tool that clients may call.
+
+    Attributes:
+        tool: what a call calls whose client waits for its result.
+        runs: the agent, or `TaskTool`, whose runs are its calls; None if they are no runs.
+        mode: whether a call is a task for clients that take tasks ("optional"), for all clients
+            ("required"), or only where it needs an approval for which a client cannot ask.
+    """
+
+    tool: Tool
+    runs: AgentTool | None = None
+    mode: TaskMode = "optional"
+
+
 def agents_in(source: Source) -> list[AgentSpec[Any]]:
     """Return the agents that need an engine of the server's own; none where an engine is served."""
-    offers = [] if isinstance(source, Engine) else _offers(source)
-    tools = [each.agent if isinstance(each, AgentTool) else each for each in offers]
-    found = [cast("AgentSpec[Any]", each) for each in tools if isinstance(each, Agent)]
+    found: list[AgentSpec[Any]] = []
+    for each in [] if isinstance(source, Engine) else _offers(source):
+        offer = each.agent if isinstance(each, AgentTool) else each
+        if isinstance(offer, Tool) and offer.approval is not False:
+            found.append(TaskTool(offer))
+        elif isinstance(offer, Agent | TaskTool):
+            found.append(cast("AgentSpec[Any]", offer))
     return list({id(each): each for each in found}.values())
 
 
-def as_registry(source: Source, engine: Engine | None) -> ToolRegistry:
+def offered_by(source: Source, engine: Engine | None) -> list[Offered]:
     """Return what is offered as tools.
 
     Args:
@@ -72,14 +97,14 @@ def as_registry(source: Source, engine: Engine | None) -> ToolRegistry:
 
     Raises:
         TypeError: the source, or something in it, cannot be offered.
-        ValueError: two have one name, or an agent has a name that no tool can have.
+        ValueError: an agent has a name that no tool can have, or is not the engine's.
     """
     if isinstance(source, Engine):
-        return ToolRegistry(_agent_tool(_described(each), source) for each in _agents(source))
-    return ToolRegistry(_as_tool(each, engine) for each in _offers(source))
+        return [_offered(each, source) for each in _agents(source)]
+    return [_offered(each, engine) for each in _offers(source)]
 
 
-def _agents(engine: Engine) -> Iterable[AgentSpec[Any]]:
+def _agents(engine: Engine) -> Iterable[Any]:
     return engine.agents.values()
 
 
@@ -89,9 +114,15 @@ def _offers(source: Source) -> list[Offer]:
     return as_list(cast("Iterable[Offer]", source), "tools", "[refund]")
 
 
-def _as_tool(offer: Offer, engine: Engine | None) -> Tool:
+def _offered(offer: Offer, engine: Engine | None) -> Offered:
+    if isinstance(offer, TaskTool):
+        mode: TaskMode = "required" if offer.required else "optional"
+        return Offered(tool=offer.tool, runs=_runs_of(offer, engine), mode=mode)
     if isinstance(offer, Tool):
-        return offer
+        spec = None if engine is None else engine.agents.get(offer.name)
+        if isinstance(spec, TaskTool) and spec.tool is offer:
+            return Offered(tool=offer, runs=_runs_of(spec, engine), mode="approval")
+        return Offered(tool=offer)
     if isinstance(offer, Agent):
         offer = _described(cast("Agent[Any]", offer))
     if isinstance(offer, AgentTool):
@@ -100,12 +131,43 @@ def _as_tool(offer: Offer, engine: Engine | None) -> Tool:
                 f"the agent {offer.name!r} is one of an engine's own: serve that engine, "
                 "or use Agent.as_tool(…)"
             )
-        return _agent_tool(offer, engine)
+        return Offered(tool=_agent_tool(offer, engine), runs=offer)
     if callable(offer) and not isinstance(offer, type):
-        return tool(offer)
+        return Offered(tool=tool(offer))
     raise TypeError(
         f"expected tools, functions or agents to serve, got {type(offer).__name__}: "
         "write @tool before the function"
+    )
+
+
+def _runs_of(task_tool: TaskTool, engine: Engine | None) -> AgentTool:
+    if engine is None or engine.agents.get(task_tool.name) is not cast("Any", task_tool):
+        raise ValueError(
+            f"the engine does not have TaskTool({task_tool.name}): "
+            "give it to Engine(…, agents=[…]), too"
+        )
+    tool = task_tool.tool
+    return AgentTool(tool.name, tool.description, tool.name, agent=cast("Any", task_tool))
+
+
+async def start_run(
+    engine: Engine, caller: Caller, value: Input, offered: AgentTool, key: str
+) -> Run[Any]:
+    """Start a run for a caller; the same key starts it once.
+
+    Raises:
+        ToolError: the limits of the caller forbid it.
+        IdempotencyMismatch: the key has started another run.
+    """
+    if caller.start is not None:
+        return await caller.start(value, offered, key)
+    return await engine.start(
+        value,
+        agent=offered.agent or engine.agents[offered.algorithm],
+        idempotency_key=key,
+        budget=offered.budget,
+        tenant=caller.tenant,
+        user=caller.user,
     )
 
 
@@ -126,17 +188,8 @@ def _agent_tool(offered: AgentTool, engine: Engine) -> Tool:
 
     async def call(arguments: Mapping[str, Any], context: ToolContext) -> Any:
         caller, task = CALLER.get(), input_text(arguments)
-        if caller.start is not None:
-            run = await caller.start(task, offered)
-        else:
-            run = await engine.start(
-                task,
-                agent=agent,
-                budget=offered.budget,
-                tenant=context.tenant,
-                user=context.user,
-            )
-        return _answer(await _followed(run, context, caller.stopping))
+        run = await start_run(engine, caller, task, offered, context.idempotency_key)
+        return answer_of(await _followed(run, context, caller.stopping))
 
     return Tool(
         name=offered.name,
@@ -194,7 +247,12 @@ async def _end(run: Run[Any], context: ToolContext) -> Result[Any]:
     raise AssertionError("a stream ends with the end of the run")
 
 
-def _answer(result: Result[Any]) -> Any:
+def answer_of(result: Result[Any]) -> Any:
+    """Return the answer of an agent.
+
+    Raises:
+        ToolError: its run has not completed.
+    """
     if result.outcome != "COMPLETED":
         raise ToolError(
             "failed", f"the agent ended as {result.outcome}, because of {result.reason}"

@@ -10,19 +10,24 @@ try:
     from mcp.server.lowlevel import Server
     from mcp.server.stdio import stdio_server
     from mcp.shared.exceptions import MCPError
+    from mcp.shared.inbound import MCP_NAME_HEADER, decode_header_value
     from mcp.shared.message import ServerMessageMetadata as RequestMetadata
+    from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
     from mcp.shared.uri_template import UriTemplate
     from mcp_types.version import MODERN_PROTOCOL_VERSIONS as MODERN_VERSIONS
 except ModuleNotFoundError as _error:
     raise MissingDriver("lib.mcp", driver=_error.name or "mcp", extra="mcp") from _error
 
 __all__ = [
+    "MCP_NAME_HEADER",
     "MODERN_VERSIONS",
+    "SUBSCRIPTION_ID_META_KEY",
     "MCPError",
     "RequestContext",
     "RequestMetadata",
     "Server",
     "UriTemplate",
+    "decode_header_value",
     "stdio_server",
     "types",
 ]

@@ -11,21 +11,22 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from typing import Any, Final, Protocol, Self, TypeVar
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib._util.ids import new_id
-from lib._util.json import canonical, copied, digest
+from lib._util.json import canonical, digest
 from lib._util.tasks import cancelled
 from lib._util.version import __version__
-from lib.engine import Engine
+from lib.engine import AgentTool, Engine, Worker
 from lib.errors import ToolError
 from lib.events import EventStore
-from lib.llm.schema import violations
+from lib.events.urls import open_store
+from lib.mcp.calls import call_tool, can_approve, check_arguments, require_approval
 from lib.mcp.functions import Prompt, Resource
-from lib.mcp.inputs import ANSWERS, INPUTS, InputRequired, Inputs, StateSeal, form
-from lib.mcp.offered import CALLER, Caller, Source, agents_in, as_registry
+from lib.mcp.inputs import ANSWERS, INPUTS, InputRequired, Inputs
+from lib.mcp.listening import Listening
+from lib.mcp.offered import CALLER, Caller, Source, agents_in, offered_by
 from lib.mcp.results import ToolSurface, failure
 from lib.mcp.sdk import (
     MODERN_VERSIONS,
@@ -35,9 +36,12 @@ from lib.mcp.sdk import (
     Server,
     types,
 )
-from lib.tools import Deps, FunctionTool, Tool, ToolContext, ToolRegistry
+from lib.mcp.state import StateSeal
+from lib.mcp.task_tool import TaskTool
+from lib.mcp.task_types import IDEMPOTENCY_KEY
+from lib.mcp.tasks import Tasks, takes_tasks, tasks_required
+from lib.tools import Deps, Tool, ToolContext, ToolRegistry
 from lib.tools.definition import ProgressCallback
-from lib.tools.output import clip
 
 _log = logging.getLogger("lib.mcp")
 
@@ -47,14 +51,8 @@ CALLER_KEY: Final = "lib.mcp.caller"
 _Context = RequestContext[Any, Any]
 _Paged = types.PaginatedRequestParams | None
 
-_MAX_PROBLEMS: Final = 5
 _MAX_ROUNDS: Final = 10
-_MAX_SHOWN_CHARS: Final = 2_000
-_APPROVAL: Final[Mapping[str, Any]] = {
-    "type": "object",
-    "properties": {"approve": {"type": "boolean", "title": "Allow it"}},
-    "required": ["approve"],
-}
+_MAX_KEY_CHARS: Final = 255
 _NOT_FOUND: Final = -32002  # of resources, for clients of 2025-11-25 and before
 
 
@@ -76,6 +74,7 @@ class MCPToolServer:
     Attributes:
         name: of the server.
         tools: what clients may call, by name.
+        engine: carries out the runs of agents and tasks; None if nothing that it serves is one.
         protocol: the server of the SDK behind it, for transports.
     """
 
@@ -95,13 +94,15 @@ class MCPToolServer:
         caller: Callable[[Any], Caller] = caller_of,
         max_calls: int = 32,
         page_size: int = 200,
+        task_poll_s: float = 1.0,
+        task_ttl_s: float | None = None,
         clock: Clock = SYSTEM_CLOCK,
         new_id: Callable[[], str] = new_id,
     ) -> None:
         """Put the parts together; nothing is opened.
 
         Args:
-            tools: tools, functions and agents; or an engine, whose agents are offered.
+            tools: tools, functions, agents, `TaskTool`s; or an engine, whose agents are offered.
             name: see above.
             version: of the server, as clients show it.
             title: its name for people.
@@ -109,11 +110,15 @@ class MCPToolServer:
             resources: made by `@resource`.
             prompts: made by `@prompt`.
             deps: the application's own objects, for the tools: `context.deps[Pool]`.
-            store: where the runs of agents are logged, if there is no engine for them.
+            store: where the runs of agents and tasks are logged, and what counts once is kept, if
+                there is no engine.
             engine: carries out the runs of agents that are its own, which `tools` may offer.
             caller: returns the caller of a request of the transport, None on stdio.
             max_calls: how many calls are carried out at once; further ones wait.
             page_size: how many tools, resources or prompts a list has at once.
+            task_poll_s: how long clients should wait before they look at a task again.
+            task_ttl_s: for how long after its start a task that has ended is found; None for as
+                long as its run is kept.
             clock: for how long a question to a client can be answered.
             new_id: makes ids of calls.
 
@@ -125,22 +130,37 @@ class MCPToolServer:
         if min(max_calls, page_size) < 1:
             raise ValueError(f"expected at least 1, got {max_calls=}, {page_size=}")
         self.name = name
-        self._engine: Engine | None = tools if isinstance(tools, Engine) else engine
+        self.engine: Engine | None = tools if isinstance(tools, Engine) else engine
         agents = agents_in(tools)
-        if agents and self._engine is None:
-            self._engine = Engine(store, agents=agents, deps=deps)
-        self.tools: ToolRegistry = as_registry(tools, self._engine)
+        if agents and self.engine is None:
+            self.engine = Engine(store, agents=agents, deps=deps)
+        offered = offered_by(tools, self.engine)
+        self.tools: ToolRegistry = ToolRegistry(each.tool for each in offered)
+        self._offered = {each.tool.name: each for each in offered}
         self._surfaces = {tool.name: ToolSurface(tool) for tool in self.tools}
         self._resources = _by_name(resources, Resource, "@resource(…)")
         self._prompts = _by_name(prompts, Prompt, "@prompt")
         self._deps = Deps(deps)
         self._caller = caller
-        self._seal = StateSeal(clock=clock)
+        self._store: EventStore = self.engine.store if self.engine else _opened(store)
+        self._seal = StateSeal(self._store, clock=clock)
         self._slots = asyncio.Semaphore(max_calls)
         self._page_size = page_size
         self._new_id = new_id
         self._stack: AsyncExitStack | None = None
         self.protocol: Server[Any] = self._protocol(version, title, instructions)
+        self._tasks: Tasks | None = None
+        if self.engine is not None and any(each.runs for each in offered):
+            self._tasks = Tasks(
+                self.engine,
+                offered,
+                self._surfaces,
+                caller,
+                poll_s=task_poll_s,
+                ttl_s=task_ttl_s,
+            )
+            self._tasks.serve_on(self.protocol)
+            Listening(self._tasks, self.protocol)
 
     def _protocol(self, version: str, title: str | None, instructions: str) -> Server[Any]:
         handlers: dict[str, Any] = {"on_list_tools": self._list_tools, "on_call_tool": self._call}
@@ -168,8 +188,14 @@ class MCPToolServer:
         if self._stack is not None:
             raise RuntimeError("expected a server that is not open yet: enter it once")
         async with AsyncExitStack() as stack:
-            if self._engine is not None and not self._engine.is_open:
-                await stack.enter_async_context(self._engine)
+            if self.engine is None:
+                await self._store.setup()
+                stack.push_async_callback(self._store.close)
+            elif not self.engine.is_open:
+                await stack.enter_async_context(self.engine)
+                if self.engine.drives:  # what this process, or another one, has left
+                    worker = asyncio.create_task(Worker(self.engine).run(), name="lib.mcp.worker")
+                    stack.push_async_callback(cancelled, worker)
             self._stack = stack.pop_all()
         return self
 
@@ -193,7 +219,7 @@ class MCPToolServer:
 
     async def _call(
         self, context: _Context, params: types.CallToolRequestParams
-    ) -> types.CallToolResult | types.InputRequiredResult:
+    ) -> types.CallToolResult | types.InputRequiredResult | dict[str, Any]:
         try:
             tool = self.tools.get(params.name)
         except ToolError as error:
@@ -204,16 +230,49 @@ class MCPToolServer:
 
     async def _called(
         self, context: _Context, tool: Tool, arguments: Mapping[str, Any]
-    ) -> types.CallToolResult:
+    ) -> types.CallToolResult | dict[str, Any]:
         try:
             check_arguments(tool, arguments)
+            if (runs := self._task_of(context, tool, arguments)) is not None:
+                return await self._started(context, runs, arguments)
             require_approval(tool, arguments)
             async with self._slots, _progress(context) as progress:
-                tool_context = self._tool_context(context, progress.report)
+                tool_context = self._tool_context(context, progress.report, tool.name)
                 value = await call_tool(tool, arguments, tool_context)
                 return self._surfaces[tool.name].result(value, legacy=_is_legacy(context))
         except ToolError as error:
             return failure(error.message)
+
+    def _task_of(
+        self, context: _Context, tool: Tool, arguments: Mapping[str, Any]
+    ) -> AgentTool | None:
+        """Return the agent whose run this call is to be as a task, None if it is to be none.
+
+        Raises:
+            MCPError: it can be nothing else, and the client takes no tasks.
+        """
+        offered = self._offered[tool.name]
+        if offered.runs is None:
+            return None
+        if not takes_tasks(context):
+            if offered.mode == "required":
+                raise tasks_required()
+            return None
+        if offered.mode == "approval" and can_approve(tool, arguments):
+            return None
+        return offered.runs
+
+    async def _started(
+        self, context: _Context, runs: AgentTool, arguments: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Start a call as a task, once its client has answered the questions before it."""
+        assert self._tasks is not None  # noqa: S101 - there are runs
+        inputs = INPUTS.get()
+        if isinstance(runs.agent, TaskTool):
+            answers = inputs.ask(runs.agent.questions)
+            inputs = replace(inputs, answers=answers)
+        key = self._tool_context(context, None, runs.name).idempotency_key
+        return await self._tasks.start(context, runs, arguments, inputs, key)
 
     async def _with_inputs(
         self,
@@ -231,10 +290,10 @@ class MCPToolServer:
             work: carries the request out; it is done again once an answer is there.
         """
         caller = self._caller(context.request)
-        key = digest(context.method, canonical([request, caller.tenant, caller.user]))
+        key = digest(self.name, context.method, canonical([request, caller.tenant, caller.user]))
         answers, sent = dict[str, types.InputResponse](), frozenset[str]()
         if params.request_state is not None:
-            answers, sent = self._seal.open(params.request_state, key)
+            answers, sent = await self._seal.open(params.request_state, key)
         inputs = Inputs(
             capabilities=_can_answer(context),
             answers={**answers, **(params.input_responses or {})},
@@ -246,7 +305,7 @@ class MCPToolServer:
                 return await work()
             except InputRequired as required:
                 if not _is_legacy(context):
-                    state = self._seal.seal(inputs, required, key)
+                    state = await self._seal.seal(inputs, required, key)
                     return types.InputRequiredResult(
                         input_requests=required.requests, request_state=state
                     )
@@ -257,14 +316,19 @@ class MCPToolServer:
                 )
         raise MCPError(types.INVALID_REQUEST, "the answers of the client do not fit the questions")
 
-    def _tool_context(self, context: _Context, on_progress: ProgressCallback | None) -> ToolContext:
+    def _tool_context(
+        self, context: _Context, on_progress: ProgressCallback | None, name: str
+    ) -> ToolContext:
         caller = self._caller(context.request)
         CALLER.set(caller)
         call_id = self._new_id()
+        sent: Any = (context.meta or {}).get(IDEMPOTENCY_KEY)
+        repeatable = isinstance(sent, str) and 0 < len(sent) <= _MAX_KEY_CHARS
+        owner = canonical([caller.tenant, caller.user])
         return ToolContext(
             run_id=f"mcp-{call_id}",
             call_id=str(context.request_id),
-            idempotency_key=call_id,
+            idempotency_key=digest("mcp", owner, name, sent) if repeatable else call_id,
             tenant=caller.tenant,
             user=caller.user,
             deps=self._deps,
@@ -303,7 +367,7 @@ class MCPToolServer:
         uri: str,
         arguments: Mapping[str, str],
     ) -> types.ReadResourceResult:
-        made = resource.contents(uri, arguments, self._tool_context(context, None))
+        made = resource.contents(uri, arguments, self._tool_context(context, None, resource.name))
         return types.ReadResourceResult(contents=[await self._made(made, resource.name)])
 
     async def _list_prompts(self, _: _Context, params: _Paged) -> types.ListPromptsResult:
@@ -323,7 +387,7 @@ class MCPToolServer:
     async def _conversation(
         self, context: _Context, prompt: Prompt[..., Any], arguments: Mapping[str, str]
     ) -> types.GetPromptResult:
-        made = prompt.messages(arguments, self._tool_context(context, None))
+        made = prompt.messages(arguments, self._tool_context(context, None, prompt.name))
         messages = await self._made(made, prompt.name)
         return types.GetPromptResult(description=prompt.description or None, messages=messages)
 
@@ -371,70 +435,6 @@ class MCPToolServer:
         following = str(start + self._page_size)
         page = list(values[start : start + self._page_size])
         return page, following if following in cursors else None
-
-
-def check_arguments(tool: Tool, arguments: Mapping[str, Any]) -> None:
-    """Refuse arguments that do not fit the schema; tools of `@tool` check theirs themselves.
-
-    Raises:
-        ToolError: they do not, or the schema cannot be read.
-    """
-    if isinstance(tool, FunctionTool):
-        return
-    try:
-        problems = [*islice(violations(dict(arguments), tool.input_schema), _MAX_PROBLEMS)]
-    except ValueError as error:
-        _log.warning("the input schema of tool %r cannot be read: %s", tool.name, error)
-        raise ToolError("invalid_arguments", "the schema of the tool cannot be read") from error
-    if problems:
-        raise ToolError("invalid_arguments", "; ".join(problems))
-
-
-def require_approval(tool: Tool, arguments: Mapping[str, Any]) -> None:
-    """Let a call pass that a person has approved, or that needs no approval.
-
-    Raises:
-        InputRequired: the person behind the client must decide.
-        ToolError: the person has refused, or cannot be reached.
-    """
-    if not tool.needs_approval(copied(dict(arguments))):
-        return
-    shown, _ = clip(canonical(arguments), _MAX_SHOWN_CHARS)
-    question = form(f"Allow the call of {tool.name!r} with {shown}?", _APPROVAL)
-    inputs = INPUTS.get()
-    if not inputs.can_ask(question):
-        raise ToolError("denied", "not called: a person must approve it, whom nothing can ask here")
-    answer = inputs.ask({"approval": question}, sealed=True)["approval"]
-    match answer:
-        case types.ElicitResult(action="accept", content={"approve": True}):
-            return
-        case _:
-            raise ToolError("denied", "not called: a person has refused it")
-
-
-async def call_tool(tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Any:
-    """Return what a tool returns.
-
-    Raises:
-        ToolError: every failure, in words that any client may read.
-    """
-    deadline = asyncio.timeout(tool.timeout_s)
-    try:
-        async with deadline:
-            return await tool.call(arguments, context)
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise
-        raise ToolError("failed", "the tool was cancelled by something of its own") from error
-    except (ToolError, MCPError, InputRequired):
-        raise
-    # Around a tool call: whatever it raises is a result, even that it wants to exit.
-    except (Exception, SystemExit) as error:
-        if deadline.expired():
-            raise ToolError("timeout", f"no answer within {tool.timeout_s:g} s") from error
-        _log.exception("tool %r failed", tool.name)
-        raise ToolError("failed", "the tool failed; the log of its server says why") from error
 
 
 def _can_answer(context: _Context) -> types.ClientCapabilities:
@@ -508,6 +508,10 @@ async def _progress(context: _Context) -> AsyncGenerator[_Progress]:
         await progress.finish()
     finally:
         await progress.stop()
+
+
+def _opened(store: EventStore | str | os.PathLike[str]) -> EventStore:
+    return open_store(store) if isinstance(store, str | os.PathLike) else store
 
 
 class _Named(Protocol):

@@ -1,7 +1,7 @@
 """Tasks of a server: a call that goes on there while its client asks for its state.
 
 The server is a stranger: it chooses when the task ends, and what it asks meanwhile. A task is
-asked for again on another connection while the server is away.
+looked at again on another connection after the server was away.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ class TaskFollower:
         Raises:
             ToolError: the server wants too much input, or input that it does not get.
         """
-        asked = {} if task.status != "input_required" else dict(task.input_requests or {})
-        new = {key: each for key, each in asked.items() if key not in self._answered}
+        open_requests = {} if task.status != "input_required" else dict(task.input_requests or {})
+        new = {key: each for key, each in open_requests.items() if key not in self._answered}
         if not new:
             return
         self._rounds += 1

@@ -107,7 +107,7 @@ class MCPTools:
             elicit: hands the server's questions to a person, within a call's time-out.
             timeout_s: seconds for one call; None is unlimited.
             task_timeout_s: seconds that a call may take beyond that if the server makes it a task,
-                which is asked for while it goes on there; None is unlimited.
+                whose state is read while it goes on there; None is unlimited.
             connect_timeout_s: seconds for connecting, and for finding the tools.
             max_tools: a server that lists more has none.
             max_bytes: how much it may send at a time: in a response, or between two messages of

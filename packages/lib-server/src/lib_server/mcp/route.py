@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lib.engine import AgentTool, Engine, Run
+from lib.engine.arguments import Input
 from lib.errors import MissingDriver, ToolError
 from lib_server.api.runs import admitted, allowed_budget
 from lib_server.bodies import Empty
@@ -130,14 +131,14 @@ def _caller(call: Call[Any, Any]) -> dict[str, Any]:
     """Return the member of a scope that says for whom runs are started, and under which limits."""
     transport: Any = importlib.import_module("lib_server.mcp.transport")
 
-    async def start(task: str, offered: AgentTool) -> Run[Any]:
+    async def start(value: Input, offered: AgentTool, key: str) -> Run[Any]:
         try:
             budget = allowed_budget(call, offered.algorithm, None, field="budget")
-            async with admitted(call, None, budget) as key:
+            async with admitted(call, key, budget) as start_key:
                 return await call.engine.start(
-                    task,
+                    value,
                     agent=offered.agent or offered.algorithm,
-                    idempotency_key=key,
+                    idempotency_key=start_key,
                     tenant=call.principal.tenant,
                     user=call.principal.user,
                     budget=budget,
@@ -151,6 +152,7 @@ def _caller(call: Call[Any, Any]) -> dict[str, Any]:
         tenant=call.principal.tenant,
         user=call.principal.user,
         start=start,
+        approves=bool(call.principal.scopes & {"approve", "admin"}),
         stopping=call.services.channels.ending,
     )
     return {transport.CALLER_KEY: caller}
