@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from lib._util.json import canonical, parse
 from lib.events import kinds as k
 from lib.llm import message_from_json, message_to_json
+from lib.privacy import PatternRedactor, redact_event
 from lib.privacy.detect import DEFAULT, find
 from lib.privacy.detect.search import placeholder
-from lib.privacy.redactor import PatternRedactor, redact_event
 
 PIECES = [
     *("jo@example.org", "+49 30 1234567", "4111 1111 1111 1111", "\uff4ao\uff20a\uff0eorg"),

@@ -28,7 +28,7 @@ class Score(BaseModel):
         meta: more facts, as JSON; content, too.
     """
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     name: Annotated[str, Field(pattern=r"\S")]
     value: StrictBool | FiniteFloat | str

@@ -8,11 +8,16 @@ is new to the model before a call ("input") and what it answers before anything 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from lib._util.lazy import lazy_exports
 from lib.guards.guard import STAGES, Guard, GuardContent, Stage, Verdict
-from lib.guards.injection import InjectionGuard
-from lib.guards.judge import LLMGuard
 from lib.guards.run import Check, Checks, check_all
-from lib.guards.sensitive import SensitiveDataGuard
+
+if TYPE_CHECKING:
+    from lib.guards.injection import InjectionGuard
+    from lib.guards.judge import LLMGuard
+    from lib.guards.sensitive import SensitiveDataGuard
 
 __all__ = [
     "STAGES",
@@ -27,3 +32,13 @@ __all__ = [
     "Verdict",
     "check_all",
 ]
+
+if not TYPE_CHECKING:  # type checkers are to see misspelt names
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "InjectionGuard": "lib.guards.injection",
+            "LLMGuard": "lib.guards.judge",
+            "SensitiveDataGuard": "lib.guards.sensitive",
+        },
+    )

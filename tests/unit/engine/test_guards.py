@@ -14,7 +14,7 @@ from lib.events import kinds as k
 from lib.guards import GuardContent, SensitiveDataGuard, Stage, Verdict
 from lib.llm import Reply, ScriptedClient, Text, ToolCall, ToolResult, Usage
 from lib.observe import spans_from_events, spend_of
-from lib.privacy.redactor import PatternRedactor
+from lib.privacy import PatternRedactor
 from lib.resilience import RetryPolicy
 from lib.testing.agents import kinds
 from lib.tools import tool

@@ -24,7 +24,7 @@ from lib.events import MemoryEventStore
 from lib.events.live import LocalLive
 from lib.events.wakeups import Wakeups
 from lib.llm import CutOff, Delta, LLMError, Reply, ScriptedClient, ToolCall
-from lib.privacy.redactor import PatternRedactor
+from lib.privacy import PatternRedactor
 from lib.resilience import RetryPolicy
 from lib.testing.agents import make_engine
 

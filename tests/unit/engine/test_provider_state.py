@@ -10,7 +10,7 @@ from lib.events import Event, MemoryEventStore
 from lib.events import kinds as k
 from lib.events.verify import verify_store
 from lib.llm import Message, Reply, ToolCall
-from lib.privacy.redactor import PatternRedactor
+from lib.privacy import PatternRedactor
 from lib.testing.agents import make_engine
 from lib.testing.providers import KeepingClient, StrictClient
 from lib.tools import tool

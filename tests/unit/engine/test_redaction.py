@@ -20,7 +20,7 @@ from lib.events.stores.sqlite import SQLiteEventStore
 from lib.events.verify import verify_store
 from lib.guards import GuardContent, Stage, Verdict
 from lib.llm import Image, Message, Reply, ScriptedClient, Text, Thinking, ToolCall, message_to_json
-from lib.privacy.redactor import PatternRedactor
+from lib.privacy import PatternRedactor
 from lib.testing.agents import kinds, make_engine
 from lib.tools import Tool, tool
 

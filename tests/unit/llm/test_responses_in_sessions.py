@@ -19,7 +19,7 @@ from lib.events import kinds as k
 from lib.events.store import end_lease
 from lib.events.verify import verify_store
 from lib.llm import Delta, OpenAIClient, Reply, Text, Thinking, ToolCall
-from lib.privacy.redactor import PatternRedactor
+from lib.privacy import PatternRedactor
 
 from .responses_agent import AGENT, engine
 

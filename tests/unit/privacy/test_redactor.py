@@ -7,9 +7,9 @@ import pytest
 
 from lib.errors import RedactionFailed
 from lib.events import kinds as k
+from lib.privacy import PatternRedactor, redact_event
 from lib.privacy.detect import EmailDetector, Finding
 from lib.privacy.fields import PLAIN
-from lib.privacy.redactor import PatternRedactor, redact_event
 
 MAIL, KEY = "jo@example.org", b"0123456789abcdef"
 REDACTOR = PatternRedactor()

@@ -63,13 +63,13 @@ RunState = Literal["queued", "working", "waiting", "closed"]
 class Body(BaseModel):
     """A body of a request: unknown fields are refused, and no type is guessed."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
 
 class Query(BaseModel):
     """The parameters of a request: unknown ones are refused."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 class Empty(Query):
@@ -79,7 +79,7 @@ class Empty(Query):
 class Answer(BaseModel):
     """A body of an answer; clients ignore fields that they do not know."""
 
-    model_config = ConfigDict(allow_inf_nan=False)
+    model_config = ConfigDict(allow_inf_nan=False, defer_build=True)
 
 
 class Page(Query):

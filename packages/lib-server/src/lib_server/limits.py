@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -120,6 +119,8 @@ class Limits:
             ValueError: it is no TOML, or has a name that no limit has, or no number as its value.
             OSError: it cannot be read.
         """
+        import tomllib  # noqa: PLC0415 - loaded with the first file
+
         found: Limits = _described(cls, tomllib.loads(path.read_text(encoding="utf-8")), "")
         return found
 

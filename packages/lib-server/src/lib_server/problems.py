@@ -87,7 +87,7 @@ KINDS: Final[Mapping[str, Kind]] = {
 class FieldError(BaseModel):
     """One field that is not valid."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     pointer: str = Field(description="JSON pointer into the body, or the name of a parameter")
     detail: str
@@ -96,7 +96,7 @@ class FieldError(BaseModel):
 class ProblemBody(BaseModel):
     """An error, as RFC 9457 has it."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow", defer_build=True)
 
     type: str = Field(description="urn:lib-server:problem:CODE")
     title: str
@@ -253,6 +253,8 @@ _SERVER_ERRORS: Final = 500
 class OpenAIError(BaseModel):
     """What went wrong."""
 
+    model_config = ConfigDict(defer_build=True)
+
     message: str
     type: str
     param: str | None
@@ -261,6 +263,8 @@ class OpenAIError(BaseModel):
 
 class OpenAIErrorBody(BaseModel):
     """An error, as OpenAI's API has it."""
+
+    model_config = ConfigDict(defer_build=True)
 
     error: OpenAIError
 

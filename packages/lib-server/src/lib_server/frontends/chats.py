@@ -14,7 +14,7 @@ from contextlib import aclosing
 from dataclasses import astuple, dataclass
 from typing import Annotated, Any
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from lib.engine import ApprovalRequested, Result, RunEnded, Session, StreamItem, Turn, WaitingCall
 from lib.engine.api.starting import start_id
@@ -193,7 +193,10 @@ class ApprovalRef:
         return call_id(self.turn_run_id, self.run_id, self.key)
 
 
-_REF = TypeAdapter(tuple[Id, Annotated[int, Field(ge=0, le=2**53)], Id, str, Digest])
+_REF = TypeAdapter(
+    tuple[Id, Annotated[int, Field(ge=0, le=2**53)], Id, str, Digest],
+    config=ConfigDict(defer_build=True),
+)
 
 
 def call_id(turn_run_id: str, run_id: str, key: str) -> str:

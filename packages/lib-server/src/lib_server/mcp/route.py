@@ -86,7 +86,7 @@ class MCPEndpoint:
 class ProtocolMessage(BaseModel):
     """A message of JSON-RPC 2.0; the protocol says what is in it."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow", defer_build=True)
 
     jsonrpc: str
 

@@ -25,7 +25,7 @@ Source = Annotated[
 class Lenient(BaseModel):
     """A body whose fields beyond these are ignored, as clients send many."""
 
-    model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False, defer_build=True)
 
 
 # -- parts -------------------------------------------------------------------------------------

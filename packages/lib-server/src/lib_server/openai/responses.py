@@ -121,9 +121,9 @@ class ResponseUsage(Answer):
     """The tokens of all model calls of a run and its child runs."""
 
     input_tokens: int
-    input_tokens_details: TokenDetails = TokenDetails()
+    input_tokens_details: TokenDetails = Field(default_factory=TokenDetails)
     output_tokens: int
-    output_tokens_details: TokenDetails = TokenDetails()
+    output_tokens_details: TokenDetails = Field(default_factory=TokenDetails)
     total_tokens: int
 
 
