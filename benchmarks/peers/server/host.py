@@ -28,9 +28,14 @@ MARK = "@{}@"
 
 
 async def cost(_: int) -> dict[str, Any]:
-    """Return the CPU time and the memory of this process, its share of shared pages included."""
+    """Return the CPU time of this process."""
+    return {"cpu_s": time.process_time()}
+
+
+async def memory(_: int) -> dict[str, Any]:
+    """Collect garbage and return the memory of this process, its share of pages included."""
     gc.collect()
-    return {"cpu_s": time.process_time(), "pss_kib": pss_kib()}
+    return {"pss_kib": pss_kib()}
 
 
 def pss_kib() -> int:
@@ -63,7 +68,9 @@ async def serve(
     await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
     )
-    answering = asyncio.create_task(answer(reader, {"cost": cost, "idle": at_once, **commands}))
+    answering = asyncio.create_task(
+        answer(reader, {"cost": cost, "memory": memory, "idle": at_once, **commands})
+    )
     await serving
     answering.cancel()
 

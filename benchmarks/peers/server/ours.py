@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -68,11 +69,11 @@ class Ours:
         }
 
     async def directly(self, count: int) -> None:
-        """Drive so many runs without HTTP, sixteen at a time."""
+        """Drive so many runs without HTTP, sixteen at a time; pieces of replies are kept, too."""
 
         async def some() -> None:
             for _ in range(count // 16):
-                run = await self.engine.start("Hello?", agent="echo", tenant="acme")
+                run = await self.engine.start("Hello?", agent="echo", tenant="acme", stream=True)
                 await run.result()
 
         await asyncio.gather(*(some() for _ in range(16)))
@@ -98,6 +99,8 @@ class Ours:
 
 
 async def main() -> None:
+    gc.collect()
+    gc.freeze()  # as `lib-server serve` does
     store = open_store("memory:")
     await store.setup()
     key = await ApiKeys(store).create(tenant="acme", scopes=["read", "run"])

@@ -153,6 +153,54 @@ async def test_answers_are_sent_at_once_on_a_socket_that_was_bound_before() -> N
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
+class Written(asyncio.Transport):
+    """A transport that keeps what is written to it, write by write."""
+
+    def __init__(self, accepted: socket.socket) -> None:
+        super().__init__({"socket": accepted})
+        self.writes: list[bytes] = []
+        self.done = asyncio.Event()
+
+    def write(self, data: Any) -> None:
+        self.writes.append(bytes(data))
+
+    def is_closing(self) -> bool:
+        return self.done.is_set()
+
+    def close(self) -> None:
+        self.done.set()
+
+
+@pytest.mark.parametrize(
+    ("request_line", "writes"),
+    [(b"GET /healthz HTTP/1.1", 1), (b"HEAD / HTTP/1.1", 1), (b"GET /console/x HTTP/1.1", 1)],
+)
+async def test_the_head_of_an_answer_goes_out_with_its_body(
+    request_line: bytes, writes: int
+) -> None:
+    async with Server(echo_agent()) as server:
+        config = make_uvicorn(server).config
+        config.load()
+        assert isinstance(config.http, type)
+        assert issubclass(config.http, BoundedProtocol)
+        protocol = config.http(config=config, server_state=ServerState(), app_state={})
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            transport = Written(theirs)
+            protocol.connection_made(transport)
+            protocol.data_received(
+                request_line + b"\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+            )
+            async with asyncio.timeout(120):
+                await transport.done.wait()
+            protocol.connection_lost(None)
+
+    assert len(transport.writes) == writes
+    head, _, body = transport.writes[0].partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 ")
+    assert bool(body) == request_line.startswith(b"GET")
+
+
 async def test_headers_without_an_end_are_refused() -> None:
     async with (
         serving(Server(echo_agent(), limits=Limits(header_bytes=4096))) as up,

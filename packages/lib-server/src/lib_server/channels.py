@@ -185,10 +185,15 @@ class Channel:
         held: the timer that keeps a channel without streams; None without one.
     """
 
-    __slots__ = ("_on_first", "_replies", "_shown", "held", "subscribers")
+    __slots__ = ("_on_first", "_on_stop", "_replies", "_shown", "held", "subscribers")
 
-    def __init__(self) -> None:
-        """Begin without a stream."""
+    def __init__(self, on_stop: Callable[[], None]) -> None:
+        """Begin without a stream.
+
+        Args:
+            on_stop: is called when this process stops driving the run: its replies are in the log.
+        """
+        self._on_stop = on_stop
         self._on_first: Callable[[], None] | None = None
         self.subscribers: set[Subscriber] = set()
         self.held: asyncio.TimerHandle | None = None
@@ -196,8 +201,11 @@ class Channel:
         self._replies: dict[str, _Reply] = {}
 
     def put_nowait(self, item: LiveDelta | None, /) -> None:
-        """Take a piece of a reply; None, that this process stops driving the run, says nothing."""
-        piece = None if item is None else self._shown.take(item)[0]
+        """Take a piece of a reply; None calls `on_stop`."""
+        if item is None:
+            self._on_stop()
+            return
+        piece = self._shown.take(item)[0]
         if piece is None or not (piece.delta.text or piece.delta.thinking):
             return
         if self._on_first is not None:
@@ -316,7 +324,10 @@ class Channels:
                 follower.task.cancel()
 
     def hold(self, run_id: str) -> None:
-        """Keep what the model of a run writes for a while, for a stream that is about to come."""
+        """Keep what the model of a run writes for a stream that is about to come.
+
+        It is kept for a while, and no longer than this process drives the run.
+        """
         channel = self._channel(run_id)
         if channel.held is None:
             loop = asyncio.get_running_loop()
@@ -340,10 +351,8 @@ class Channels:
     async def close(self) -> None:
         """End the streams and stop reading."""
         self.end()
-        for run_id, channel in list(self._channels.items()):
-            if channel.held is not None:
-                channel.held.cancel()
-                self._release(run_id)
+        for run_id in list(self._channels):
+            self._release(run_id)
         tasks = [follower.task for follower in self._followers.values()]
         for task in tasks:
             task.cancel()
@@ -353,13 +362,17 @@ class Channels:
     def _channel(self, run_id: str) -> Channel:
         channel = self._channels.get(run_id)
         if channel is None:
-            channel = self._channels[run_id] = Channel()
+            channel = self._channels[run_id] = Channel(lambda: self._release(run_id))
             self._engine.hub.add(run_id, channel)
         return channel
 
     def _release(self, run_id: str) -> None:
-        self._channels[run_id].held = None
-        self._close_if_unused(run_id)
+        """Keep a channel only while it has streams."""
+        channel = self._channels[run_id]
+        if channel.held is not None:
+            channel.held.cancel()
+            channel.held = None
+            self._close_if_unused(run_id)
 
     def _close_if_unused(self, run_id: str) -> None:
         channel = self._channels[run_id]

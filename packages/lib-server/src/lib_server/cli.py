@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from lib.cli.references import ObjectReference
 from lib_server import __version__
 from lib_server.auth.commands import command as keys
+
+if TYPE_CHECKING:
+    from lib_server.serve import DrainingServer
 
 _LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _SOURCE: Final = ObjectReference(
@@ -117,7 +121,7 @@ def serve(
         running = make_uvicorn(server, host=host, port=port, proxies=proxies)
     except (TypeError, ValueError) as error:
         raise click.UsageError(str(error)) from None
-    asyncio.run(running.serve())
+    _run(running)
 
 
 @main.command()
@@ -146,7 +150,13 @@ def demo(*, port: int, data: Path) -> None:
     except OSError as error:
         message = f"{str(data)!r} cannot be written: {error.strerror}: name another with --data"
         raise click.ClickException(message) from error
-    asyncio.run(make_uvicorn(Server(lambda: demo_engine(data)), port=port).serve())
+    _run(make_uvicorn(Server(lambda: demo_engine(data)), port=port))
+
+
+def _run(running: DrainingServer) -> None:
+    gc.collect()
+    gc.freeze()  # what is loaded by now stays: no collection has to look at it again
+    asyncio.run(running.serve())
 
 
 main.add_command(keys)

@@ -24,12 +24,51 @@ _log: Final = logging.getLogger("lib_server")
 RETRY_S: Final = 5
 LINGER_S: Final = 5.0
 """How long a body is still read, and dropped, after its request was answered."""
+_JOINED_BYTES: Final = 65_536
+"""Longer parts of a body are not copied behind their head."""
 
 
 async def _overloaded(scope: Any, receive: Any, send: Any) -> None:
     detail = "too many connections are open: try another server, or again"
     problem = Problem("overloaded", detail, headers={"connection": "close"}, retry_after_s=RETRY_S)
     await problem.response(path=scope["path"])(scope, receive, send)
+
+
+class _Answering:
+    """A transport to which the head of an answer and the first part of its body go in one write.
+
+    uvicorn writes them one after the other, and a write is the dearest part of a short answer. A
+    head that has no body yet is written in the next turn of the loop.
+    """
+
+    __slots__ = ("_head", "_loop", "_transport")
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._head: bytes | None = None  # b"" once it is written
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def write(self, data: bytes) -> None:
+        if self._head is None:
+            self._head = data
+            self._loop.call_soon(self._write_head)
+        elif self._head and len(data) <= _JOINED_BYTES:
+            head, self._head = self._head, b""
+            self._transport.write(head + data)
+        else:
+            self._write_head()
+            self._transport.write(data)
+
+    def close(self) -> None:
+        self._write_head()
+        self._transport.close()
+
+    def _write_head(self) -> None:
+        if self._head:
+            head, self._head = self._head, b""
+            self._transport.write(head)
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -94,6 +133,8 @@ class BoundedProtocol(HttpToolsProtocol):
         if len(self.connections) > self.limits.connections:
             self.app = _overloaded
         super().on_headers_complete()
+        cycle: Any = self.cycle
+        cycle.transport = _Answering(self.transport, self.loop)
 
     def on_body(self, body: bytes) -> None:
         """Take a part of the body, which earns time for the next one."""

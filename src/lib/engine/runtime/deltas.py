@@ -402,10 +402,11 @@ class DeltaHub:
 
     def add(self, run_id: str, watcher: Watcher) -> None:
         """Add a watcher of this run, which need not be driven here yet."""
+        watched = run_id in self._watchers
         self._watchers[run_id].add(watcher)
-        if self._drives:
+        if not watched and self._drives:
             asyncio.get_running_loop().call_later(_MOMENT_S, self._subscribe, run_id)
-        else:
+        elif not watched:
             self._subscribe(run_id)
         for writer in self._writers.get(run_id, ()):
             watcher.put_nowait(writer.written())

@@ -50,6 +50,8 @@ class FailureLimit:
 
     def retry_after_s(self, address: str, authorization: str | None) -> float | None:
         """Return the seconds until a request may be made again, None if it may be made now."""
+        if not self._windows:
+            return None
         window = self._current(_network(address))
         if window is None or window.failures < self._max_failures:
             return None
