@@ -58,6 +58,34 @@ async def run(client: httpx2.AsyncClient, tenant: str = "acme", **body: Any) -> 
     return started
 
 
+async def test_a_caller_sees_what_is_left_of_its_own_day() -> None:
+    gate = Gate()
+    agents = [agent_of(30, name="quick"), agent_of(10, gate, name="slow")]
+    limits = Limits(
+        server=Quota(day=Budget(tokens=1000)), tenant=Quota(day=Budget(tokens=100, cost=2.0))
+    )
+    async with serving(Server(agents, auth=OneKey(), limits=limits)) as up:
+        await run(up.client)
+        held = await start(up.client, agent="slow", budget={"tokens": 20})
+        found = (await up.client.get("/v1/budget", headers=as_("acme"))).json()["budgets"]
+        other = (await up.client.get("/v1/budget", headers=as_("umbrella"))).json()["budgets"]
+        gate.open.set()
+        await up.client.get(f"/v1/runs/{held.json()['id']}/result?wait_s=60", headers=as_("acme"))
+        later = (await up.client.get("/v1/budget", headers=as_("acme"))).json()["budgets"]
+    async with serving(Server(agent_of(1))) as up:
+        none = (await up.client.get("/v1/budget")).json()
+
+    facts = ("level", "resource", "limit", "spent", "held", "left")
+    assert [tuple(each[name] for name in facts) for each in found] == [
+        ("tenant", "tokens", 100, 30, 20, 50),
+        ("tenant", "cost", 2, 0.03, 0, 1.97),
+    ]
+    assert [each["left"] for each in other] == [100, 2]
+    assert [each["left"] for each in later] == [60, 1.96]
+    assert found[0]["ends_at"].endswith("T00:00:00Z")
+    assert none == {"budgets": []}
+
+
 async def test_a_run_is_refused_once_the_day_of_its_tenant_is_spent() -> None:
     clock = ManualClock()
     clock.advance(DAY_S * 3 / 4)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from server_kit import OneKey, as_, serving
 
 from lib import Agent, Engine
-from lib.events import Event, MemoryEventStore, NewEvent, RunQuery
+from lib.events import Event, EventStore, MemoryEventStore, NewEvent, RunQuery
 from lib.events import kinds as k
 from lib.llm import FunctionClient
 from lib.testing.clock import ManualClock
@@ -52,7 +52,7 @@ def called(number: int, tokens: int, cost: float | None, model: str = "m") -> li
 ENDED = [NewEvent(k.RUN_COMPLETED, {"outcome": "COMPLETED"}, AT)]
 
 
-def engine_of(store: MemoryEventStore) -> Engine:
+def engine_of(store: EventStore) -> Engine:
     agent = Agent(FunctionClient(lambda _: ""), name="clerk")
     return Engine(store, agents=[agent], drive=False, clock=ManualClock(AT + timedelta(days=3)))
 
@@ -91,6 +91,29 @@ async def test_memory_holds_so_many_runs_and_no_more() -> None:
 
     kept = [summaries.kept(info) is not None for info in infos]
     assert kept == [False, False, True, True]
+
+
+async def test_a_list_can_be_of_runs_that_cost_so_much() -> None:
+    store = await set_up(MemoryEventStore())
+    for number in range(5):
+        log = [*begun(f"{number}"), *called(1, 9, number / 4), *ENDED]
+        await store.append(f"run-{number}", log, expected=0)
+    await store.append("part", [*begun("p"), *called(1, 9, 9.0), *called(2, 9, None)], expected=0)
+    async with serving(Server(engine_of(store))) as up:
+
+        async def listed(query: str) -> tuple[list[str], str | None]:
+            page = (await up.client.get(f"/v1/runs?order=oldest&{query}")).json()
+            return [run["id"] for run in page["runs"]], page["next_cursor"]
+
+        found = await listed("min_cost=0.5")
+        first = await listed("min_cost=0.5&limit=2")
+        second = await listed("min_cost=0.5&limit=2&cursor=run-3")
+        wrong = await up.client.get("/v1/runs?min_cost=-1")
+
+    assert found == (["run-2", "run-3", "run-4", "part"], None)
+    assert first == (["run-2", "run-3"], "run-3")
+    assert second == (["run-4", "part"], "part")
+    assert wrong.status_code == 422
 
 
 async def test_first_words_are_one_short_line() -> None:

@@ -1,4 +1,4 @@
-"""What a redactor is, and its use on the payloads of events. Pure.
+"""The protocol of a redactor, and its use on the payloads of events. Pure.
 
 The original is not kept: the log, the model, the tools and everything derived from the log see what
 the redactor returned, in the live run as in a resumed one.

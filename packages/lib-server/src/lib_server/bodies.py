@@ -277,6 +277,13 @@ class RunFilter(Page):
     session: Id | None = Field(None, description="only the turns of this session")
     roots: Flag = Field(default=False, description="only runs that no other run has started")
     since: Time | None = Field(None, description="only runs that began then or later")
+    min_cost: float | None = Field(
+        None,
+        ge=0,
+        le=_MOST_OF_A_BUDGET,
+        description="only runs that cost so much in US dollars, or more; a page looks at 500 runs "
+        "at most, and may have fewer than `limit` although there are more",
+    )
     summary: Flag = Field(default=False, description="sum each run up; its log may have to be read")
 
 
@@ -651,6 +658,24 @@ class MeView(Answer):
     uploads: bool = Field(description="true if the server has a place for `/v1/blobs`")
     manages_keys: bool = Field(description="true if it may use `/v1/keys` of this server")
     version: str = Field(description="of the server")
+
+
+class BudgetView(Answer):
+    """What is left of a ceiling of a day."""
+
+    level: Literal["server", "tenant", "key"] = Field(description="whose ceiling it is")
+    resource: Literal["tokens", "cost", "llm_calls", "tool_calls"]
+    limit: float
+    spent: float
+    held: float = Field(description="by open runs, as they have a budget of their own")
+    left: float = Field(description="for runs that are started now")
+    ends_at: datetime = Field(description="when the day ends, and the ceiling is whole again")
+
+
+class BudgetList(Answer):
+    """The ceilings of a day that hold for the caller."""
+
+    budgets: list[BudgetView] = Field(description="none if nothing limits what it spends in a day")
 
 
 class CreateKey(Body):

@@ -190,8 +190,8 @@ class Metrics:
         )
         self.readings: list[Reading] = []
 
-    def text(self) -> str:
-        """Return the answer to Prometheus."""
+    def text(self, *more: Metric) -> str:
+        """Return the answer to Prometheus, with more metrics behind those that are here."""
         own: list[Metric] = [
             self.requests,
             self.request_seconds,
@@ -200,4 +200,4 @@ class Metrics:
             self.first_piece_seconds,
             self.run_seconds,
         ]
-        return exposition([*own, *self.readings])
+        return exposition([*own, *self.readings, *more])

@@ -27,6 +27,7 @@ from lib_server.quotas import Quotas
 from lib_server.spending import Spending
 from lib_server.sse import Recheck
 from lib_server.summaries import Summaries
+from lib_server.waiting import PendingApprovals, UnknownOutcomes
 
 Q_co = TypeVar("Q_co", covariant=True)
 B_co = TypeVar("B_co", covariant=True)
@@ -91,6 +92,8 @@ class Services:
         spending: what each caller has spent today.
         metrics: what is counted.
         summaries: of its runs.
+        approvals: calls that wait for a person.
+        unknown: calls whose outcome is unknown.
         openapi: returns the document of the server, mounted at a path.
         keys: the API keys that it takes; None if it takes none.
         issuers: the scopes of tokens, by the authorization server that issues them.
@@ -106,6 +109,8 @@ class Services:
     spending: Spending
     metrics: Metrics
     summaries: Summaries
+    approvals: PendingApprovals
+    unknown: UnknownOutcomes
     openapi: Callable[[str], Mapping[str, Any]]
     keys: ApiKeys | None = None
     issuers: Mapping[str, Collection[str]] = field(default_factory=dict[str, Collection[str]])

@@ -43,6 +43,7 @@ from lib_server.routes import ROUTES
 from lib_server.routing import AnyRoute, Resource, Services
 from lib_server.spending import Spending
 from lib_server.summaries import Summaries
+from lib_server.waiting import PendingApprovals, UnknownOutcomes
 
 if TYPE_CHECKING:
     from lib.mcp import MCPToolServer
@@ -203,6 +204,8 @@ class Server:
                 spending=self._spending,
                 metrics=self._metrics,
                 summaries=Summaries(engine.store),
+                approvals=PendingApprovals(),
+                unknown=UnknownOutcomes(engine.store),
                 openapi=self.openapi,
                 keys=keys_of(self.auth),
                 issuers=issuers_of(self.auth),

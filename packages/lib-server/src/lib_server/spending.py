@@ -58,6 +58,10 @@ class Account:
         """When the day begins."""
         return datetime.combine(self.day, time(), UTC)
 
+    def held(self, name: str) -> float:
+        """Return how much of a resource the open runs hold."""
+        return sum(holds.get(name, 0) for holds in self.open.values())
+
     def encode(self) -> str:
         """Return the value of its mark."""
         values = {"version": 1, "day": self.day.isoformat(), "spent": self.spent, "open": self.open}
@@ -94,6 +98,26 @@ class _Owner(NamedTuple):
     ceilings: Amounts
 
 
+class DayCeiling(NamedTuple):
+    """A ceiling of a day, and how far it is used.
+
+    Attributes:
+        level: whose ceiling it is.
+        resource: as `Budget` names it.
+        limit: of the day.
+        spent: by runs that have ended, and by open ones beyond what they hold.
+        held: by open runs whose budget has a ceiling.
+        ends_at: the end of the day.
+    """
+
+    level: Level
+    resource: str
+    limit: float
+    spent: float
+    held: float
+    ends_at: datetime
+
+
 class Spending:
     """The accounts of a server."""
 
@@ -111,6 +135,28 @@ class Spending:
     def is_limited(self, principal: Principal) -> bool:
         """Return True if this caller has a ceiling of a day."""
         return bool(self._owners(principal))
+
+    async def today(self, engine: Engine, principal: Principal) -> list[DayCeiling]:
+        """Return the ceilings of the day that hold for a caller. Writes nothing.
+
+        A caller of a tenant does not see those of the server: all tenants spend them together.
+
+        Args:
+            engine: of the server.
+            principal: the caller.
+        """
+        found: list[DayCeiling] = []
+        for owner in self._owners(principal):
+            if owner.level == "server" and principal.tenant is not None:
+                continue
+            text = await engine.store.mark(owner.mark)
+            account = Account.of_day(text, self._clock.now().date())
+            account, spent = await self._settled(engine, owner, account)
+            for name, ceiling in owner.ceilings.items():
+                used, held = spent.get(name, 0), account.held(name)
+                ends_at = account.start + _DAY
+                found.append(DayCeiling(owner.level, name, ceiling, used, held, ends_at))
+        return found
 
     @asynccontextmanager
     async def admitted(
@@ -262,7 +308,7 @@ def _refusal(
     """
     for name, ceiling in owner.ceilings.items():
         used = spent.get(name, 0)
-        held = sum(holds.get(name, 0) for holds in account.open.values())
+        held = account.held(name)
         if _fits(used + held, wanted.get(name), ceiling):
             continue
         left = max(0, ceiling - used - held)

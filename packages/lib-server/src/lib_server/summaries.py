@@ -66,8 +66,11 @@ class Summary(NamedTuple):
     @property
     def cost(self) -> float | None:
         """In US dollars; None if a call has no price."""
-        if any(use.unpriced for use in self.models):
-            return None
+        return None if any(use.unpriced for use in self.models) else self.known_cost
+
+    @property
+    def known_cost(self) -> float:
+        """In US dollars, of the calls that have a price."""
         return float(sum((use.cost for use in self.models), Decimal(0)))
 
 

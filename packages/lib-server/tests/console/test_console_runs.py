@@ -1,9 +1,13 @@
 """The list of runs in the console, in a real browser."""
 
+from collections.abc import Sequence
+
 import pytest
 from console_kit import clerk, opened, refunder
 from playwright.async_api import Browser, expect
 
+from lib import Agent
+from lib.llm import FunctionClient, Message, Reply, Text, Usage
 from lib_server import Server
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -139,3 +143,49 @@ async def test_the_server_filters_and_a_search_reads_on_until_it_finds(browser: 
             "No run passes these filters"
         )
         assert page.url.endswith("#/runs?agent=clerk&user=ann")
+
+
+async def test_the_open_runs_of_a_list_are_cancelled_together(browser: Browser) -> None:
+    async with opened(browser, Server([clerk("yes"), refunder()])) as console:
+        page = console.page
+        await console.up.client.post("/v1/runs", json={"agent": "clerk", "input": "done"})
+        for words in ("a", "b"):
+            body = {"agent": "refunder", "input": words}
+            run = (await console.up.client.post("/v1/runs", json=body)).json()
+        await page.get_by_role("link", name="Runs").click()
+        cancel = page.get_by_role("button", name="Cancel 2 open runs…")
+        await cancel.click()
+        dialog = page.get_by_role("dialog")
+        await expect(dialog.get_by_role("heading")).to_have_text("Cancel 2 open runs?")
+        await dialog.get_by_role("button", name="Back").click()
+        assert (await console.up.client.get(f"/v1/runs/{run['id']}")).json()["status"] == "open"
+
+        await cancel.click()
+        await dialog.get_by_label("Reason").fill("wrong input")
+        await dialog.get_by_role("button", name="Cancel 2 runs").click()
+        await expect(page.locator("a.run .state", has_text="cancelled")).to_have_count(2)
+        await expect(page.get_by_role("button", name="Cancel 2 open runs…")).to_be_hidden()
+        result = (await console.up.client.get(f"/v1/runs/{run['id']}/result")).json()
+
+    assert (result["outcome"], result["reason"]) == ("CANCELLED", "wrong input")
+
+
+async def test_runs_are_filtered_by_what_they_cost(browser: Browser) -> None:
+    def answer(messages: Sequence[Message]) -> Reply:
+        cost = 2.5 if messages[-1].text == "one" else 0.02
+        return Reply((Text("yes"),), usage=Usage(input_tokens=9, cost=cost))
+
+    agent = Agent(FunctionClient(answer), name="clerk")
+    async with opened(browser, Server(agent)) as console:
+        page = console.page
+        for words in ("one", "two"):
+            run = (await console.up.client.post("/v1/runs", json={"input": words})).json()
+            await console.up.client.get(f"/v1/runs/{run['id']}/result?wait_s=60")
+        await page.get_by_role("link", name="Runs").click()
+        words = page.locator("a.run .words")
+        await expect(words).to_have_text(["two", "one"])
+        await page.get_by_label("Cost").select_option("$1 or more")
+        await expect(words).to_have_text(["one"])
+        assert page.url.endswith("#/runs?cost=1.00")
+        await page.get_by_role("button", name="Remove the filter $1 or more").click()
+        await expect(words).to_have_text(["two", "one"])

@@ -6,8 +6,9 @@ import pytest
 from console_kit import clerk, findings, opened
 from playwright.async_api import Browser, Page, expect
 
+from lib.engine import Budget
 from lib.events import MemoryEventStore
-from lib_server import ApiKeyAuthenticator, ApiKeys, Server
+from lib_server import ApiKeyAuthenticator, ApiKeys, Limits, Quota, Server
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -55,6 +56,22 @@ async def test_an_administrator_creates_a_key_sees_it_once_and_revokes_it(
         await page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
         await expect(rows.first).to_contain_text("revoked")
         assert (await console.up.client.get("/v1/me", headers=headers)).status_code == 401
+
+
+async def test_what_is_left_of_the_budget_of_today_is_shown(browser: Browser) -> None:
+    limits = Limits(server=Quota(day=Budget(cost=40.0, tokens=10_000)))
+    async with opened(browser, Server(clerk(), limits=limits)) as console:
+        await console.go("settings")
+        card = console.page.get_by_role("region", name="Budget of today")
+        await expect(card.locator("tbody tr").first).to_have_text(
+            "Tokens of the server10\u20090000010\u2009000"
+        )
+        await expect(card.locator("tbody tr").last).to_contain_text("$40.00")
+        assert await findings(console.page) == []
+    async with opened(browser, Server(clerk())) as console:
+        await console.go("settings")
+        await expect(console.page.get_by_text("lib-server 0")).to_be_visible()
+        await expect(console.page.get_by_text("Budget of today")).to_have_count(0)
 
 
 async def test_others_see_who_they_are_and_no_keys(browser: Browser) -> None:

@@ -186,6 +186,10 @@ class UnknownCalls:
         self.calls: dict[str, UnknownCall] = {}
         self._open: dict[str, Event] = {}
 
+    def __bool__(self) -> bool:
+        """Return True while a call has no result yet, or the outcome of one is unknown."""
+        return bool(self._open or self.calls)
+
     def add(self, events: Iterable[Event]) -> None:
         """Fold the next events."""
         for event in events:

@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.types import ASGIApp
 
-from lib.engine import Run, WaitingCall, pending_approvals
+from lib.engine import Run, WaitingCall
 from lib.errors import NotPending, RunNotFound
 from lib.events import Event
 from lib.events import kinds as k
@@ -103,7 +103,9 @@ async def agents_of(call: Call[Any, Any], found: Iterable[Any]) -> dict[str, str
 
 async def _list(call: Call[PageOfRuns, None]) -> ASGIApp:
     query = call.query
-    waiting = pending_approvals(call.store, tenant=call.principal.tenant, after=query.cursor)
+    waiting = call.services.approvals.calls(
+        call.store, tenant=call.principal.tenant, after=query.cursor
+    )
     found, cursor = await page_of_runs(waiting, query.limit)
     agents = await agents_of(call, found)
     approvals = [_view(each, agents[each.run_id]) for each in found]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import aclosing
 
 from starlette.responses import Response
 from starlette.types import ASGIApp
@@ -10,9 +11,10 @@ from starlette.types import ASGIApp
 from lib.errors import StoreError
 from lib_server.bodies import Empty, Health, OpenAPI
 from lib_server.docs_page import POLICY, docs_page
-from lib_server.metrics import MEDIA_TYPE
+from lib_server.metrics import MEDIA_TYPE, Reading
 from lib_server.problems import Problem
 from lib_server.routing import JSON, AnyRoute, Call, Route, answer
+from lib_server.waiting import MOST_KEPT
 
 _PROBE = "lib_server/ready"
 
@@ -40,7 +42,21 @@ async def _metrics(call: Call[Empty, None]) -> ASGIApp:
     if call.principal.tenant is not None:
         raise Problem("forbidden", "expected credentials of no tenant: the counts are of all")
     headers = {"cache-control": "no-store"}
-    return Response(call.services.metrics.text(), headers=headers, media_type=MEDIA_TYPE)
+    text = call.services.metrics.text(*await _waiting(call))
+    return Response(text, headers=headers, media_type=MEDIA_TYPE)
+
+
+async def _waiting(call: Call[Empty, None]) -> list[Reading]:
+    """Return how many calls wait for a person; nothing while the store does not answer."""
+    count = 0
+    try:
+        async with aclosing(call.services.approvals.calls(call.store, limit=MOST_KEPT)) as calls:
+            async for _ in calls:
+                count += 1
+    except StoreError:
+        return []
+    about = "Tool calls that wait for a person, in the whole store."
+    return [Reading("approvals_pending", about, "gauge", lambda: {"": count})]
 
 
 async def _docs(call: Call[Empty, None]) -> ASGIApp:

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.types import ASGIApp
 
-from lib.engine import UnknownCall, unknown_calls
+from lib.engine import UnknownCall
 from lib.errors import NotPending
 from lib.events import kinds as k
 from lib.events.payloads import fits
@@ -39,7 +39,9 @@ def _view(call: UnknownCall, agent: str) -> UnknownCallView:
 
 async def _list(call: Call[PageOfRuns, None]) -> ASGIApp:
     query = call.query
-    unknown = unknown_calls(call.store, tenant=call.principal.tenant, after=query.cursor)
+    unknown = call.services.unknown.calls(
+        call.store, tenant=call.principal.tenant, after=query.cursor
+    )
     found, cursor = await page_of_runs(unknown, query.limit)
     agents = await agents_of(call, found)
     calls = [_view(each, agents[each.run_id]) for each in found]

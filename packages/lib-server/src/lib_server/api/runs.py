@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, overload
 
@@ -42,7 +43,9 @@ from lib_server.bodies import (
 )
 from lib_server.problems import Problem
 from lib_server.routing import AnyRoute, Call, Header, Route, answer
+from lib_server.summaries import Summary
 
+_MOST_LOOKED = 500
 _KEY = re.compile("[!-~]([ -~]{0,253}[!-~])?")
 _QUOTED = re.compile('^"(.+)"$')
 IDEMPOTENCY_KEY = {
@@ -271,19 +274,37 @@ async def _list(call: Call[RunFilter, None]) -> ASGIApp:
         limit=query.limit,
     )
     try:
-        found = await call.store.runs(wanted)
+        if query.min_cost is None:
+            found = await call.store.runs(wanted)
+            cursor = found[-1].run_id if len(found) == query.limit else None
+        else:
+            found, cursor = await _of_cost(call, wanted, query.min_cost)
     except RunNotFound:
         raise Problem("invalid_cursor", "start the list again without a cursor") from None
     now = call.engine.clock.now()
-    more = found[-1].run_id if len(found) == query.limit else None
     views = [run_view(info, now) for info in found]
     if query.summary:
         for info, view in zip(found, views, strict=True):
-            short = await call.services.summaries.of(info)
-            view.summary = SummaryView(
-                question=short.question, tokens=short.tokens, cost=short.cost
-            )
-    return answer(RunList(runs=views, next_cursor=more))
+            view.summary = _summary_view(await call.services.summaries.of(info))
+    return answer(RunList(runs=views, next_cursor=cursor))
+
+
+def _summary_view(short: Summary) -> SummaryView:
+    return SummaryView(question=short.question, tokens=short.tokens, cost=short.cost)
+
+
+async def _of_cost(
+    call: Call[RunFilter, None], wanted: RunQuery, min_cost: float
+) -> tuple[list[RunInfo], str | None]:
+    """Return runs that cost so much, and the last one that was looked at, if there may be more."""
+    found: list[RunInfo] = []
+    looked = await call.store.runs(replace(wanted, limit=_MOST_LOOKED))
+    for info in looked:
+        if (await call.services.summaries.of(info)).known_cost >= min_cost:
+            found.append(info)
+            if len(found) == call.query.limit:
+                return found, info.run_id
+    return found, looked[-1].run_id if len(looked) == _MOST_LOOKED else None
 
 
 async def _get(call: Call[Empty, None]) -> ASGIApp:

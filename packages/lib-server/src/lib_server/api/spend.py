@@ -1,4 +1,4 @@
-"""`/v1/spend`: what the runs that began on each day have used, by agent, model, tenant or user."""
+"""`/v1/spend` and `/v1/budget`: what runs have used day by day, and what is left of today's."""
 
 from __future__ import annotations
 
@@ -13,9 +13,18 @@ from starlette.types import ASGIApp
 
 from lib.events import RunInfo, RunQuery
 from lib.events.paging import each_run
-from lib_server.bodies import SpendByDay, SpendDay, SpendGroup, SpendQuery
+from lib_server.bodies import (
+    BudgetList,
+    BudgetView,
+    Empty,
+    SpendByDay,
+    SpendDay,
+    SpendGroup,
+    SpendQuery,
+)
 from lib_server.problems import Problem
 from lib_server.routing import AnyRoute, Call, Route, answer
+from lib_server.spending import DayCeiling
 from lib_server.summaries import Summary
 
 MOST_DAYS: Final = 92
@@ -147,7 +156,27 @@ async def _spend(call: Call[SpendQuery, None]) -> ASGIApp:
     return answer(view)
 
 
+async def _budgets(call: Call[Empty, None]) -> ASGIApp:
+    ceilings = await call.services.spending.today(call.engine, call.principal)
+    budgets = [_budget_view(each) for each in ceilings]
+    return answer(BudgetList(budgets=budgets))
+
+
+def _budget_view(ceiling: DayCeiling) -> BudgetView:
+    left = max(0, ceiling.limit - ceiling.spent - ceiling.held)
+    return BudgetView.model_validate({**ceiling._asdict(), "left": left})
+
+
 ROUTES: list[AnyRoute] = [
+    Route(
+        method="GET",
+        path="/v1/budget",
+        handler=_budgets,
+        summary="Look at what is left of the ceilings of the day, in UTC",
+        tag="spend",
+        right="any",
+        answers={200: BudgetList},
+    ),
     Route(
         method="GET",
         path="/v1/spend",

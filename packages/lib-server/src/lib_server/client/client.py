@@ -158,6 +158,7 @@ class Client:
         user: str | None = None,
         session: str | None = None,
         roots: bool = False,
+        min_cost: float | None = None,
         order: Literal["newest", "oldest"] = "newest",
     ) -> AsyncGenerator[RunView]:
         """Yield runs, page by page.
@@ -169,6 +170,7 @@ class Client:
             user: only runs of this one.
             session: only turns of this one.
             roots: only runs that no other run has started.
+            min_cost: only runs that cost so many US dollars, or more.
             order: which come first.
         """
         query = {
@@ -178,6 +180,7 @@ class Client:
             "user": user,
             "session": session,
             "roots": roots,
+            "min_cost": min_cost,
             "order": order,
         }
         async with aclosing(self._pages(RunList, "/v1/runs", query)) as pages:

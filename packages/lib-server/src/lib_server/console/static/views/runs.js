@@ -1,11 +1,12 @@
 // The runs: newest first, live, with filters that stand in the address; older ones as one scrolls.
 
-import { get, part } from "../api.js";
+import { get, part, post } from "../api.js";
+import { confirm } from "../dialog.js";
 import { button, fill, h, time } from "../html.js";
 import { VirtualList } from "../list.js";
 import { stateMark } from "../outcomes.js";
 import { address, go, note } from "../router.js";
-import { empty, liveDot, load, skeleton } from "../state.js";
+import { announce, empty, failure, liveDot, load, skeleton } from "../state.js";
 import { cost, duration, number, plural } from "../text.js";
 
 const SESSION = "session"; // the agent of every session
@@ -15,6 +16,7 @@ const POLL_MS = 3000;
 const MOST_LOOKS = 20; // runs that are read one by one in a poll
 const SPANS = { hour: 3600, day: 86400, week: 7 * 86400, all: 0 };
 const SPAN_NAMES = { hour: "Last hour", day: "Last day", week: "Last week", all: "All" };
+const COSTS = { "": "Any cost", "0.01": "$0.01 or more", "0.10": "$0.10 or more", "1.00": "$1 or more", "10.00": "$10 or more" };
 const STATES = { "": "Any status", open: "Open", COMPLETED: "Completed", FAILED: "Failed", CANCELLED: "Cancelled", BLOCKED: "Blocked", LIMITED: "Over budget" };
 
 function passes(run, words) {
@@ -45,6 +47,7 @@ export async function runsView({ app, main, query, signal }) {
     status: query.get("status") in STATES ? query.get("status") : "",
     agent: query.get("agent") ?? "",
     user: query.get("user") ?? "",
+    cost: query.get("cost") in COSTS ? query.get("cost") : "",
     q: query.get("q") ?? "",
   };
   let runs = new Map(); // by id, newest first
@@ -61,6 +64,8 @@ export async function runsView({ app, main, query, signal }) {
   }, { signal });
   const count = h("p.soft", { role: "status" });
   const fresh = button("", showNew, { class: "fresh", hidden: true });
+  const cancel = button("", cancelOpen, { class: "danger small", hidden: true });
+  const problems = h("div");
   const body = h("div.fills");
   const chips = h("ul.chips", { "aria-label": "Filters in use" });
   let searching = 0;
@@ -91,6 +96,7 @@ export async function runsView({ app, main, query, signal }) {
     since: select("since", SPAN_NAMES, "Started in"),
     status: select("status", STATES, "Status"),
     agent: select("agent", { "": "Any agent", ...Object.fromEntries(app.agents.map((each) => [each.name, each.name])), [SESSION]: "Sessions" }, "Agent"),
+    cost: select("cost", COSTS, "Cost"),
   };
 
   function change(changed) {
@@ -107,7 +113,7 @@ export async function runsView({ app, main, query, signal }) {
     for (const [name, element] of Object.entries(selects)) element.value = filter[name];
     search.value = filter.q;
     user.value = filter.user;
-    const used = { status: STATES[filter.status], agent: filter.agent, user: filter.user, q: filter.q && `“${filter.q}”` };
+    const used = { status: STATES[filter.status], agent: filter.agent, user: filter.user, cost: filter.cost && COSTS[filter.cost], q: filter.q && `“${filter.q}”` };
     fill(chips, Object.entries(used).filter(([name]) => filter[name]).map(([name, words]) =>
       h("li", {}, button([words, h("span", { "aria-hidden": "true" }, " ×")], () => change({ [name]: "" }), { "aria-label": `Remove the filter ${words}` }))));
   }
@@ -123,13 +129,41 @@ export async function runsView({ app, main, query, signal }) {
       if (!body.querySelector(".skeleton")) fill(body, skeleton());
       readMore();
     } else {
-      const filtered = filter.status || filter.agent || filter.user || runs.size;
+      const filtered = filter.status || filter.agent || filter.user || filter.cost || runs.size;
       const hint = filtered ? "Remove a filter to see more." : filter.since === "all" ? "Start one in Chat, or with POST /v1/runs." : "None has begun in this time.";
       fill(body, empty(filtered ? "No run passes these filters" : "No runs", hint));
     }
     const news = [...waiting.values()].filter((run) => passes(run, filter.q)).length;
+    const open = openRuns().length;
+    cancel.hidden = !open || !app.me.scopes.some((scope) => scope === "run" || scope === "admin");
+    fill(cancel, `Cancel ${plural(open, "open run")}…`);
     fresh.hidden = !news;
     fill(fresh, `${number(news)} new`);
+  }
+
+  // Those that pass the filters, as far as the list has been read.
+  const openRuns = () => [...runs.values()].filter((run) => run.status === "open" && run.agent !== SESSION && passes(run, filter.q));
+
+  async function cancelOpen() {
+    const open = openRuns(); // not those that come while the person reads the question
+    const detail = "They are those of the list below. Calls under way are stopped; what has happened stays.";
+    const answer = await confirm({ title: `Cancel ${plural(open.length, "open run")}?`, detail, field: "Reason", yes: `Cancel ${plural(open.length, "run")}`, danger: true });
+    if (!answer) return;
+    cancel.disabled = true;
+    let cancelled = 0;
+    try {
+      for (const run of open) {
+        await post(`runs/${part(run.id)}/cancel`, { reason: answer.text });
+        cancelled += 1;
+      }
+      fill(problems);
+    } catch (problem) {
+      if (problem.status === undefined) throw problem;
+      fill(problems, failure(problem));
+    } finally {
+      cancel.disabled = false;
+      announce(`${plural(cancelled, "run")} of ${number(open.length)} cancelled`);
+    }
   }
 
   async function showNew() {
@@ -151,6 +185,7 @@ export async function runsView({ app, main, query, signal }) {
     outcome: filter.status === "open" ? undefined : filter.status,
     agent: filter.agent,
     user: filter.user,
+    min_cost: filter.cost,
     summary: true,
     limit: PAGE,
   });
@@ -217,7 +252,8 @@ export async function runsView({ app, main, query, signal }) {
 
   fill(main,
     h("header.head", {}, h("h1", {}, "Runs"), dot.element, count),
-    h("div.filters", { role: "search" }, search, Object.values(selects), user, chips),
+    h("div.filters", { role: "search" }, search, Object.values(selects), user, cancel, chips),
+    problems,
     h("div.news", {}, fresh),
     body);
   main.classList.add("full");
