@@ -28,7 +28,8 @@ class Score(BaseModel):
         meta: more facts, as JSON; content, too.
     """
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    # Not deferred: the first model that is built reads files, to find the plugins of pydantic.
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
     name: Annotated[str, Field(pattern=r"\S")]
     value: StrictBool | FiniteFloat | str
