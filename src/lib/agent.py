@@ -170,9 +170,10 @@ class Agent(Generic[T_co]):
         }
         for field, value in fields.items():
             object.__setattr__(self, field, value)
-        HandlerRegistry(
-            self._tool_handlers()
-        )  # an impossible set is refused here, not where a run starts
+        # An impossible set of tools, or a team, is refused here and not where a run starts.
+        HandlerRegistry(self._tool_handlers())
+        if self._team is not None:
+            self._make_algorithm()
 
     # -- runs ------------------------------------------------------------------------------
 
@@ -363,8 +364,10 @@ class Agent(Generic[T_co]):
         Args:
             tools: those that a team offers it beside its own.
         """
-        team = self._team
-        members: Mapping[str, AgentParts] = {} if team is None else team.parts()
+        algorithm = self._make_algorithm()
+        members: Mapping[str, AgentParts] = {}
+        if isinstance(algorithm, Team):
+            members = algorithm.parts()
         opened = [open_client(each) for each in self.models if isinstance(each, str)]
         clients = iter(opened)
         used = [next(clients) if isinstance(each, str) else each for each in self.models]
@@ -381,7 +384,7 @@ class Agent(Generic[T_co]):
 
         model = LLMHandler(used, guards=self.guards, retries=self.retries, prices=self.prices)
         return AgentParts(
-            algorithm=self._make_algorithm(),
+            algorithm=algorithm,
             handlers=[model, *self._tool_handlers(toolsets, tools)],
             close=close,
             members={name: member.handlers for name, member in members.items()},

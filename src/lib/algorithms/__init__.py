@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from lib.algorithms.debate import Debate
 from lib.algorithms.react import React, wrote_config
 from lib.algorithms.reflexion import Reflexion
 from lib.algorithms.team import Team
 from lib.engine.core.algorithm import Algorithm
 from lib.engine.core.session import SessionLoop
 
-__all__ = ["React", "Reflexion", "SessionLoop", "Team", "by_config"]
+__all__ = ["Debate", "React", "Reflexion", "SessionLoop", "Team", "by_config"]
 
 
 def by_config(config: Mapping[str, Any]) -> Algorithm[Any] | None:
@@ -28,5 +29,8 @@ def by_config(config: Mapping[str, Any]) -> Algorithm[Any] | None:
     return None
 
 
-_TEAMS: Final[Mapping[str, type[Team]]] = {"judge": Reflexion}
+_TEAMS: Final[Mapping[str, type[Team]]] = {
+    "judge": Reflexion,
+    "rounds": Debate,
+}
 """The teams, by a name that is in the config of no other algorithm."""

@@ -79,8 +79,9 @@ class ReflexionState(NamedTuple):
 
     @property
     def answered(self) -> bool:
-        """True if there is an answer to be judged."""
-        return self.loop.end is not None and self.loop.end.outcome == "COMPLETED"
+        """True if there is an answer to be judged; not in a run that began without a judge."""
+        end = self.loop.end
+        return bool(self.judge) and end is not None and end.outcome == "COMPLETED"
 
 
 class Reflexion(Team):
@@ -149,7 +150,7 @@ class Reflexion(Team):
         judge: Mapping[str, Any] = config.get("judge", {})
         if "agent" in judge:
             judge = {**recorded_member(started, judge["agent"]), "agent": judge["agent"]}
-        elif not judge.get("function"):
+        elif "system" in judge:
             judge = {**known_config({**loop.config, **judge}), "tools": []}
         return ReflexionState(loop, len(loop.messages), judge, config.get("trials", 1))
 

@@ -54,8 +54,9 @@ that readers could not read, see `lib.events.payloads`.
     guard.verdict       key, guard, stage, verdict, content_hash, reason?, usage?, model?,
                         provider?, start?, end? (when the check began and ended)
     eval.score          signal_id, name, value, comment?, source?, meta?, span_id?
-    swarm.handoff       source, target             reflexion.feedback  text, trial?
-    debate.turn         agent, round, text
+    swarm.handoff       source, target, key?, text? (a note of the one for the other)
+    reflexion.feedback  text, trial?
+    debate.turn         agent, round, text, outcome? (of a turn that is not COMPLETED)
 
 `provider` is the vendor that bills, as OpenTelemetry's `gen_ai.provider.name`. `mcp`, on any event
 of a tool call, is {method?, protocol_version?, session_id?, request_id?, transport?} of its MCP

@@ -29,6 +29,7 @@ Its memory is bounded by the largest run, and 8 bytes for each of the others.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
@@ -134,14 +135,25 @@ def _text(event: Event, name: str) -> str:
 
 
 def _call(_info: RunInfo, events: Sequence[Event]) -> Broken:
-    unanswered: set[str] = set()
+    unanswered: dict[str, set[str]] = {}
     for event in events:
-        if event.kind == k.LLM_REQUESTED and unanswered:
-            yield event.seq, f"the model is called before {sorted(unanswered)} have been answered"
+        conversation = _conversation(event)
+        calls = unanswered.get(conversation, set[str]())
+        if event.kind == k.LLM_REQUESTED and calls:
+            yield event.seq, f"the model is called before {sorted(calls)} have been answered"
         elif event.kind == k.LLM_COMPLETED:
-            unanswered = set(_calls(event.data))
+            unanswered[conversation] = set(_calls(event.data))
         elif event.kind in k.RESULTS:
-            unanswered.discard(_text(event, "call_id"))
+            calls.discard(_text(event, "call_id"))
+
+
+_SCOPED: Final = re.compile(r"(.*?)(?:llm/[0-9]+|tool/[0-9]+/.*)", re.DOTALL)
+
+
+def _conversation(event: Event) -> str:
+    """Return the part of a key that names the conversation, where a run has several at once."""
+    match = _SCOPED.fullmatch(_text(event, "key"))
+    return match[1] if match else ""
 
 
 def _calls(data: dict[str, Any]) -> Iterator[str]:

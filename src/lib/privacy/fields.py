@@ -61,7 +61,7 @@ PLAIN: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
             k.EVAL_SCORE: "name source",
             k.SWARM_HANDOFF: "source target",
             k.REFLEXION_FEEDBACK: "trial",
-            k.DEBATE_TURN: "agent round",
+            k.DEBATE_TURN: "agent round outcome",
         }.items()
     }
 )

@@ -6,37 +6,15 @@ from typing import Any, cast
 import pytest
 
 from lib import Agent, Budget, tool
-from lib.algorithms import Reflexion, by_config
-from lib.engine import Result
-from lib.engine.api.check import StoreCheck
-from lib.events import Event, MemoryEventStore
+from lib.algorithms import Reflexion
+from lib.events import Event
 from lib.events import kinds as k
-from lib.events.verify import verify_store
-from lib.llm import FunctionClient, Reply, ToolCall
+from lib.llm import Reply, ToolCall
 
-
-def in_order(*replies: Reply | str) -> FunctionClient:
-    """Return a model that replies so, one after the other."""
-    left = iter(replies)
-    return FunctionClient(lambda _messages: next(left))
-
+from .team_kit import in_order, play
 
 GOOD = '{"passed": true, "feedback": ""}'
 BAD = '{"passed": false, "feedback": "too long"}'
-
-
-async def play(
-    agent: Agent, text: str = "Write a verse.", **options: Any
-) -> tuple[Result, list[Event]]:
-    """Run the agent; return how it ended, and its log, which has to verify."""
-    store = MemoryEventStore()
-    async with agent.engine(store) as engine:
-        run = await agent.start(engine, text, **options)
-        result, log = await run.result(), await store.read(run.id)
-        check = StoreCheck([], store, by_config=by_config)
-        assert (await verify_store(store, deep=True, checks=[check])).faults == []
-        assert check.decided == 1
-        return result, log
 
 
 def feedback(log: Sequence[Event]) -> list[Any]:

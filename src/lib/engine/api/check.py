@@ -106,13 +106,15 @@ class StoreCheck:
 
     def _algorithm(self, run: RunInfo, started: Event) -> Algorithm[Any] | None:
         algorithm = self._by_name.get(run.algorithm)
-        if algorithm is not None or self._by_config is None:
+        if self._by_config is None or (algorithm and run.algorithm not in self._guessed):
             return algorithm
         config: object = started.data.get("config")
         found = self._by_config(cast("Mapping[str, Any]", config)) if config else None
-        if found is not None:  # the turns of a session that come later rest on it, too
-            self._by_name[run.algorithm] = found
-            self._guessed.add(run.algorithm)
+        if found is None:
+            return algorithm
+        # The turns of a session that come later rest on it, too; an agent may have become a team.
+        self._by_name[run.algorithm] = found
+        self._guessed.add(run.algorithm)
         return found
 
     async def _past(self, started: Event) -> EarlierTurns:

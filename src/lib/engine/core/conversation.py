@@ -81,6 +81,8 @@ def without_calls(messages: Iterable[Message]) -> list[Message]:
             if isinstance(part, ToolResult):
                 lines.append(f"[{names.get(part.call_id, 'it')} returned: {part.content}]")
         names = {call.id: call.name for call in message.tool_calls} or names
+        if lines and readable and readable[-1].role == "assistant":
+            lines = [readable.pop().text, *lines]
         if lines:
             readable.append(Message.assistant("\n".join(lines)))
     return readable
