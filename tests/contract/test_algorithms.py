@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from lib.algorithms import React, Reflexion
-from lib.llm import Message, Reply, ToolCall, ToolResult
+from lib import Agent
+from lib.algorithms import Debate, React, Reflexion, Swarm
+from lib.llm import FunctionClient, Message, Reply, ToolCall, ToolResult
 from lib.testing.algorithm import AlgorithmContract, World
 from lib.tools import ToolError, tool
 
@@ -51,6 +52,32 @@ async def judge_tool(answer: str) -> dict[str, object]:
     return {"passed": "better" in answer, "feedback": "look there"}
 
 
+def debate(messages: Sequence[Message]) -> Reply | str:
+    """Look, and answer; then be of one mind with the others; at last say what they said."""
+    if "\nDecide" in messages[-1].text:
+        return messages[-1].text.partition("=====\n")[2]
+    if "Other agents" in messages[-1].text:
+        return "seen here"
+    reply = answer(messages)
+    return reply if isinstance(reply, Reply) else f"{messages[0].text}: {reply}"
+
+
+def hand_over(messages: Sequence[Message]) -> Reply | str:
+    """Look and hand over twice at once; then look, hand back, and answer."""
+    over = "taken this conversation over" in messages[-1].text
+    if over and messages[0].text != "Be helpful.":
+        calls = [ToolCall("c", "look", {"place": "here"}), ToolCall("d", "hand_off_to_swarm", {})]
+        return Reply(tuple(calls))
+    if over:
+        return "; ".join(message.text for message in messages)
+    calls = [ToolCall(f"c{n}", f"hand_off_to_{name}", {}) for n, name in enumerate("ab")]
+    return Reply((ToolCall("c", "look", {"place": "nowhere"}), *calls))
+
+
+def member(name: str) -> Agent:
+    return Agent(FunctionClient(answer), name=name, instructions=f"I am {name}.")
+
+
 BAD = '{"passed": false, "feedback": "look there"}'
 SHAPE = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
 
@@ -77,6 +104,24 @@ ALGORITHMS: dict[str, Callable[[], World]] = {
         input="What is there?",
         answer=improve,
         tools=[look, judge_tool],
+    ),
+    "debate, judged": lambda: World(
+        algorithm=Debate([member("b"), member("a")], rounds=4),
+        input="What is there?",
+        answer=debate,
+        tools=[look],
+    ),
+    "debate, by vote": lambda: World(
+        algorithm=Debate([member("b"), member("a")], rounds=1, by="vote"),
+        input="What is there?",
+        answer=debate,
+        tools=[look],
+    ),
+    "swarm": lambda: World(
+        algorithm=Swarm([member("a"), member("b")], system="Be helpful."),
+        input="What is there?",
+        answer=hand_over,
+        tools=[look],
     ),
 }
 

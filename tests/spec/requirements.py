@@ -1022,7 +1022,9 @@ REQUIREMENTS = (
         id="events.swarm",
         source="Events",
         says="A handoff of a swarm is an event.",
-        missing="the swarm comes later",
+        tests=(
+            "tests/unit/algorithms/test_swarm.py::test_the_other_agent_goes_on_with_its_own_model_instructions_and_tools",
+        ),
     ),
     Requirement(
         id="events.reflexion",
@@ -1198,7 +1200,12 @@ REQUIREMENTS = (
         id="limits.algorithms",
         source="Limits",
         says="Debates and swarms are bounded.",
-        missing="debate and swarm come later",
+        tests=(
+            "tests/unit/algorithms/test_debate.py::test_too_few_and_too_many_agents_are_refused",
+            "tests/unit/algorithms/test_debate.py::test_an_impossible_number_of_rounds_is_refused",
+            "tests/unit/algorithms/test_swarm.py::test_no_more_than_the_cap_and_none_to_itself",
+            "tests/contract/test_teams_on_stores.py::test_a_swarm_hands_over_once_in_a_reply_and_never_above_its_cap",
+        ),
     ),
     Requirement(
         id="versioning.schema-version",

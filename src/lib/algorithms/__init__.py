@@ -8,11 +8,12 @@ from typing import Any, Final
 from lib.algorithms.debate import Debate
 from lib.algorithms.react import React, wrote_config
 from lib.algorithms.reflexion import Reflexion
+from lib.algorithms.swarm import Swarm
 from lib.algorithms.team import Team
 from lib.engine.core.algorithm import Algorithm
 from lib.engine.core.session import SessionLoop
 
-__all__ = ["Debate", "React", "Reflexion", "SessionLoop", "Team", "by_config"]
+__all__ = ["Debate", "React", "Reflexion", "SessionLoop", "Swarm", "Team", "by_config"]
 
 
 def by_config(config: Mapping[str, Any]) -> Algorithm[Any] | None:
@@ -32,5 +33,6 @@ def by_config(config: Mapping[str, Any]) -> Algorithm[Any] | None:
 _TEAMS: Final[Mapping[str, type[Team]]] = {
     "judge": Reflexion,
     "rounds": Debate,
+    "max_handoffs": Swarm,
 }
 """The teams, by a name that is in the config of no other algorithm."""

@@ -43,9 +43,9 @@ async def test_all_answer_at_once_then_read_each_other_and_the_own_agent_judges(
     requests = [e.data.get("agent") for e in log if e.kind == k.LLM_REQUESTED]
     assert requests == ["zoe", "ann", "zoe", "ann", None]
     assert [event.kind for event in log[1:3]] == [k.LLM_REQUESTED, k.LLM_REQUESTED]  # at once
-    [asked] = model.calls
-    assert [m.text for m in asked.messages[:2]] == ["Be fair.", "How many?"]
-    assert "zoe:\n=====\n8\n=====" in asked.messages[2].text
+    [call] = model.calls
+    assert [m.text for m in call.messages[:2]] == ["Be fair.", "How many?"]
+    assert "zoe:\n=====\n8\n=====" in call.messages[2].text
     second = cast(FunctionClient, zoe.models[0]).calls[1].messages
     assert [m.text for m in second[:3]] == ["You are zoe.", "How many?", "7"]
     assert "ann:\n=====\n9\n=====" in second[3].text
