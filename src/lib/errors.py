@@ -151,6 +151,7 @@ class RemoteError(LibError):
         status: the HTTP status, or None when no answer arrived.
         retryable: True if the same call may succeed later.
         retry_after_s: the wait that the server requests, in seconds.
+        request_id: the server's name for the request, which its support asks for.
     """
 
     def __init__(
@@ -161,6 +162,7 @@ class RemoteError(LibError):
         retryable: bool = False,
         retry_after_s: float | None = None,
     ) -> None:
+        self.request_id: str | None = None
         self.status: int | None = status
         self.retryable: bool = retryable
         self.retry_after_s: float | None = retry_after_s

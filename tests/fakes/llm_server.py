@@ -13,9 +13,9 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self, TypeAlias, cast
 
 from fakes.llm_dialects import DIALECTS, ServerDialect, completion, event_stream
@@ -69,6 +69,7 @@ class Received:
     path: str
     headers: Mapping[str, str]
     body: dict[str, Any]
+    content: bytes = b""
 
 
 class ModelServer(ABC):
@@ -78,11 +79,15 @@ class ModelServer(ABC):
 
     Attributes:
         path: where it answers.
+        stream_type: the media type of its streams.
+        answer_headers: of each answer, beside the framing ones.
         requests: what came, oldest first.
         connections: how many were opened.
     """
 
     path: str
+    stream_type = "text/event-stream; charset=utf-8"
+    answer_headers: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, answers: Answers, *, api_key: str, slice_bytes: int | None) -> None:
         """Take the script.
@@ -138,6 +143,21 @@ class ModelServer(ABC):
 
     # -- the wire ------------------------------------------------------------------------------
 
+    def admit(self, received: Received) -> Raw | None:
+        """Return the answer to a request with a wrong key or path, None for one in order."""
+        if received.headers.get("authorization") != f"Bearer {self._api_key}":
+            given = received.headers.get("authorization", "")
+            return refused(401, f"incorrect API key provided: {given}", code="invalid_api_key")
+        return None if received.path == self.path else self.lost(received)
+
+    def lost(self, received: Received) -> Raw:
+        """Return the answer to a request for another path."""
+        return refused(404, f"invalid URL ({received.path})")
+
+    def full(self, received: Received) -> dict[str, Any]:
+        """Return the body with what stands in the path of the request."""
+        return received.body
+
     @abstractmethod
     def refuse(self, body: dict[str, Any]) -> Raw | None:
         """Return the answer to a request that breaks a rule, None for one that is in order."""
@@ -167,6 +187,7 @@ class ModelServer(ABC):
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Serve one request; return whether the connection can serve another."""
         received = await _receive(reader)
+        received = replace(received, body=self.full(received))
         self.requests.append(received)
         answer = self._answer(received)
         match answer:
@@ -187,12 +208,7 @@ class ModelServer(ABC):
                 return True
 
     def _answer(self, received: Received) -> Reply | Raw | Hang | Drop:
-        if received.headers.get("authorization") != f"Bearer {self._api_key}":
-            given = received.headers.get("authorization", "")
-            return refused(401, f"incorrect API key provided: {given}", code="invalid_api_key")
-        if received.path != self.path:
-            return refused(404, f"invalid URL ({received.path})")
-        if (problem := self.refuse(received.body)) is not None:
+        if (problem := self.admit(received) or self.refuse(received.body)) is not None:
             return problem
         answer = self._next(self.seen(received.body))
         return Reply((Text(answer),)) if isinstance(answer, str) else answer
@@ -208,10 +224,10 @@ class ModelServer(ABC):
     async def _reply(self, reply: Reply, received: Received, writer: asyncio.StreamWriter) -> None:
         written = self.write(reply, received.body)
         if isinstance(written, bytes):
-            writer.write(_head(200, _JSON, len(written)) + written)
+            writer.write(_head(200, {**_JSON, **self.answer_headers}, len(written)) + written)
             await writer.drain()
             return
-        writer.write(_head(200, {"content-type": "text/event-stream; charset=utf-8"}, None))
+        writer.write(_head(200, {"content-type": self.stream_type, **self.answer_headers}, None))
         events = [*written]
         if step := self._slice_bytes:
             whole = b"".join(events)
@@ -255,6 +271,7 @@ class ChatServer(ModelServer):
         return json.dumps(completion(reply, self._dialect)).encode()
 
 
+_STATUSES: Final = frozenset(HTTPStatus)
 _JSON: Final = {"content-type": "application/json"}
 
 
@@ -272,13 +289,13 @@ async def _receive(reader: asyncio.StreamReader) -> Received:
     pairs = [line.partition(":") for line in lines]
     headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
     content = await reader.readexactly(int(headers.get("content-length", "0")))
-    return Received(first.split(" ")[1], headers, json.loads(content or b"{}"))
+    return Received(first.split(" ")[1], headers, json.loads(content or b"{}"), content)
 
 
 def _head(status: int, headers: Mapping[str, str], length: int | None) -> bytes:
     framing = "transfer-encoding: chunked" if length is None else f"content-length: {length}"
     lines = [f"{name}: {value}" for name, value in headers.items()]
-    phrase = HTTPStatus(status).phrase
+    phrase = HTTPStatus(status).phrase if status in _STATUSES else "Overloaded"
     return "\r\n".join([f"HTTP/1.1 {status} {phrase}", framing, *lines, "", ""]).encode()
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lib.llm import Part, Reply, Text, Thinking, ToolCall, Usage
-from lib.llm.responses.request import unsealed
+from lib.llm.api.conversation import unsealed
+from lib.llm.responses.request import WIRE
 
 HOST: Final = "127.0.0.1"
 """For whom replies are sealed that bring a seal of their own."""
@@ -87,7 +88,10 @@ def _item(part: Part, number: int, reply: Reply, dialect: ResponsesDialect) -> d
             summary = [
                 {"type": "summary_text", "text": each} for each in text.split("\n\n") if each
             ]
-            item_id, encrypted = unsealed(signature, HOST) or (f"rs_{own}", f"gAAAA{own}")
+            item_id, encrypted = unsealed(WIRE, HOST, signature) or (
+                f"rs_{own}",
+                signature or f"gAAAA{own}",
+            )
             sealed = {"encrypted_content": encrypted} if dialect.sealed else {}
             return {"type": "reasoning", "id": item_id, "summary": summary, **sealed}
         case Text(text):

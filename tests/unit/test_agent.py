@@ -411,7 +411,7 @@ def test_an_invalid_part_of_an_agent_is_refused_with_the_way_out() -> None:
     cases: list[tuple[type[Exception], str, Any]] = [
         (
             ValueError,
-            "expected one of openai:MODEL, chat:MODEL, got 'gpt-5'",
+            "expected provider:model, got 'gpt-5': providers are anthropic, azure, bedrock,",
             lambda: Agent("gpt-5"),
         ),
         (ValueError, "got 'openai:'", lambda: Agent("openai:")),

@@ -38,6 +38,7 @@ class HTTPClient:
         http: Any = None,
         transport: Any = None,
         timeout_s: float,
+        idle_timeout_s: float | None = None,
         max_bytes: int,
         failure: type[RemoteError],
         unreadable: type[RemoteError],
@@ -49,6 +50,7 @@ class HTTPClient:
             http: an `httpx2.AsyncClient` to use, which stays the caller's; for one event loop.
             transport: an httpx2 transport to make an own client with; it is closed with it.
             timeout_s: seconds, for each whole answer.
+            idle_timeout_s: seconds between two pieces of an answer's content; None for no limit.
             max_bytes: of an answer's content.
             failure: the error of a call that brought no whole answer.
             unreadable: the error of an answer that is too large.
@@ -67,6 +69,7 @@ class HTTPClient:
         self._client, self._transport = http, transport
         self._own: dict[asyncio.AbstractEventLoop, LoopClient] = {}
         self.timeout_s: float = timeout_s
+        self._idle_timeout_s = idle_timeout_s
         self.max_bytes: int = max_bytes
         self._failure, self._unreadable = failure, unreadable
         self._environment_proxy = environment_proxy
@@ -109,7 +112,7 @@ class HTTPClient:
         response = await guard.run(sending)
         await watch(response)
         try:
-            yield Answer(response, guard, self.max_bytes, self._unreadable)
+            yield Answer(response, guard, self.max_bytes, self._unreadable, self._idle_timeout_s)
         finally:
             await response.aclose()
 
@@ -138,7 +141,12 @@ class Answer:
     """An answer whose content is still on its way."""
 
     def __init__(
-        self, response: Any, guard: _Guard, max_bytes: int, unreadable: type[RemoteError]
+        self,
+        response: Any,
+        guard: _Guard,
+        max_bytes: int,
+        unreadable: type[RemoteError],
+        idle_timeout_s: float | None,
     ) -> None:
         """Wrap a response; `HTTPClient.post` does."""
         self.status: int = response.status_code
@@ -147,6 +155,7 @@ class Answer:
         self._guard = guard
         self._max_bytes = self._left = max_bytes
         self._unreadable = unreadable
+        self._idle_timeout_s = idle_timeout_s
 
     @property
     def media_type(self) -> str:
@@ -157,10 +166,10 @@ class Answer:
         """Return the next bytes, None at the end.
 
         Raises:
-            RemoteError: the connection broke, the deadline has passed, or there is more content
-                than allowed.
+            RemoteError: the connection broke, the deadline has passed, nothing came for too long,
+                or there is more content than allowed.
         """
-        chunk: bytes | None = await self._guard.run(anext(self._chunks, None))
+        chunk: bytes | None = await self._guard.run(anext(self._chunks, None), self._idle_timeout_s)
         self._left -= len(chunk or b"")
         if self._left < 0:
             raise self._unreadable(f"the server's answer is larger than {self._max_bytes} bytes")
@@ -203,14 +212,17 @@ class _Guard:
         self._deadline = asyncio.get_running_loop().time() + timeout_s
         self._package, self._failure = package, failure
 
-    async def run(self, waiting: Awaitable[T]) -> T:
+    async def run(self, waiting: Awaitable[T], idle_timeout_s: float | None = None) -> T:
+        deadline, missing = self._deadline, f"no complete answer within {self._timeout_s:g} s"
+        if idle_timeout_s is not None:
+            idle = asyncio.get_running_loop().time() + idle_timeout_s
+            if idle < deadline:
+                deadline, missing = idle, f"nothing came for {idle_timeout_s:g} s in an answer"
         try:
-            async with asyncio.timeout_at(self._deadline):
+            async with asyncio.timeout_at(deadline):
                 return await waiting
         except TimeoutError:
-            raise self._failure(
-                f"no complete answer within {self._timeout_s:g} s", retryable=True
-            ) from None
+            raise self._failure(missing, retryable=True) from None
         except self._package.HTTPError as error:
             raise self._failure(
                 f"the connection to the server failed: {type(error).__name__}",

@@ -31,6 +31,9 @@ _HINTS: Final[Mapping[int, str]] = {
     404: "check the model's name and base_url",
     413: "the request is too large",
 }
+_REQUEST_IDS: Final = ("request-id", "x-request-id", "x-amzn-requestid", "mistral-correlation-id")
+_REQUEST_ID: Final = re.compile(r"[\w.:/+=-]{4,128}")
+_DELAY: Final = re.compile(r"(\d+(?:\.\d+)?)s")
 _CODE: Final = re.compile(r"[A-Za-z][A-Za-z_.]{2,47}")  # digits could be a key's
 _STATUS: Final = re.compile(r"[45]\d\d")
 _SECONDS: Final = re.compile(r"\d+(\.\d+)?")
@@ -38,6 +41,7 @@ _WRAPPINGS: Final = 4
 _GIVE_UP: Final = frozenset(
     {
         "authentication_error",
+        "billing_error",
         "billing_not_active",
         "content_policy_violation",
         "context_length_exceeded",
@@ -65,14 +69,27 @@ def status_error(
         now: the time against which a date among them counts.
         failure: which error it is.
     """
-    codes = _codes(_json(body))
+    content = _json(body)
+    codes = _codes(content)
+    named = headers.get("x-amzn-errortype", "").partition(":")[0]
+    if _CODE.fullmatch(named):
+        codes.append(named)
     facts = "; ".join([*codes, *([_HINTS[status]] if status in _HINTS else [])])
-    return failure(
+    wait_s = retry_after_s(headers, now)
+    error = failure(
         f"the server answered {status}: {facts}" if facts else f"the server answered {status}",
         status=status,
         retryable=_may_pass(status, codes, headers.get("x-should-retry")),
-        retry_after_s=retry_after_s(headers, now),
+        retry_after_s=_delay_s(content) if wait_s is None else wait_s,
     )
+    error.request_id = request_id(headers)
+    return error
+
+
+def request_id(headers: Mapping[str, str]) -> str | None:
+    """Return the server's name for a request, None if it has none."""
+    ids = (headers.get(name, "") for name in _REQUEST_IDS)
+    return next((found for found in ids if _REQUEST_ID.fullmatch(found)), None)
 
 
 def reported_error(error: Any, failure: type[E]) -> E:
@@ -90,9 +107,11 @@ def reported_error(error: Any, failure: type[E]) -> E:
 def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
     """Return the wait that a server asks for, from 0, or None.
 
-    Source: RFC 9110, 10.2.3 (seconds or a date); `retry-after-ms` is OpenAI's and finer.
+    Source: RFC 9110, 10.2.3 (seconds or a date); `retry-after-ms` is finer, and LiteLLM passes a
+    provider's wait on under another name.
     """
-    milliseconds, wait = headers.get("retry-after-ms", ""), headers.get("retry-after", "")
+    milliseconds = headers.get("retry-after-ms", "")
+    wait = headers.get("retry-after") or headers.get("llm_provider-retry-after", "")
     if _SECONDS.fullmatch(milliseconds):
         return float(milliseconds) / 1000
     if _SECONDS.fullmatch(wait):
@@ -110,6 +129,19 @@ def _may_pass(status: int, codes: list[str], advice: str | None) -> bool:
     if _GIVE_UP.intersection(codes):
         return False
     return status in RETRYABLE or (status >= 500 and status not in _FINAL)  # noqa: PLR2004 - HTTP
+
+
+def _delay_s(content: Any) -> float | None:
+    """Return the wait of Google's error model, which stands in the body: `retryDelay: "7s"`."""
+    for error in _wrapped(content):
+        details = error.get("details")
+        for detail in cast(list[Any], details) if isinstance(details, list) else []:
+            delay = (
+                cast(dict[str, Any], detail).get("retryDelay") if isinstance(detail, dict) else 0
+            )
+            if isinstance(delay, str) and (found := _DELAY.fullmatch(delay)):
+                return float(found[1])
+    return None
 
 
 def _json(body: bytes) -> Any:
@@ -131,7 +163,13 @@ def _status(error: Any) -> int | None:
 
 
 def _kinds(error: Any) -> Iterator[Any]:
-    """Yield the fields of an error object that name its kind, however deep a server has wrapped it.
+    """Yield the fields of an error object that name its kind."""
+    for each in _wrapped(error):
+        yield from (each[name] for name in ("code", "type", "status") if name in each)
+
+
+def _wrapped(error: Any) -> Iterator[dict[str, Any]]:
+    """Yield an error object and those inside of it, however deep a server has wrapped it.
 
     OpenAI and most others answer `{"error": {...}}`, Gemini a list of one such object, older vLLM
     the bare object, FastAPI `{"detail": ...}`, and gateways wrap once more.
@@ -142,5 +180,5 @@ def _kinds(error: Any) -> Iterator[Any]:
         if not isinstance(error, dict):
             return
         fields = cast(dict[str, Any], error)
-        yield from (fields[name] for name in ("code", "type", "status") if name in fields)
+        yield fields
         error = fields.get("error") or fields.get("detail")

@@ -41,16 +41,23 @@ from lib.llm.prices import PriceBook
 from lib.llm.replies import deltas_of, estimate_tokens
 
 if TYPE_CHECKING:
+    from lib.llm.anthropic import AnthropicClient
+    from lib.llm.bedrock import BedrockClient
     from lib.llm.chat import ChatClient
+    from lib.llm.gemini import GeminiClient
     from lib.llm.genai_prices import GenAIPrices
+    from lib.llm.mistral import MistralClient
     from lib.llm.models import open_client
+    from lib.llm.ollama import OllamaClient
     from lib.llm.output import output_schema, parse_output
     from lib.llm.responses import OpenAIClient
     from lib.llm.scripted import Call, CutOff, FunctionClient, ScriptedClient
 
 __all__ = [
+    "AnthropicClient",
     "Attachment",
     "Audio",
+    "BedrockClient",
     "BlobRef",
     "Call",
     "ChatClient",
@@ -58,12 +65,15 @@ __all__ = [
     "Delta",
     "File",
     "FunctionClient",
+    "GeminiClient",
     "GenAIPrices",
     "Image",
     "InvalidReply",
     "LLMClient",
     "LLMError",
     "Message",
+    "MistralClient",
+    "OllamaClient",
     "Opaque",
     "OpenAIClient",
     "Output",
@@ -102,11 +112,16 @@ if not TYPE_CHECKING:  # type checkers are to see misspelt names
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
+            "AnthropicClient": "lib.llm.anthropic",
+            "BedrockClient": "lib.llm.bedrock",
             "Call": "lib.llm.scripted",
             "ChatClient": "lib.llm.chat",
             "CutOff": "lib.llm.scripted",
             "FunctionClient": "lib.llm.scripted",
+            "GeminiClient": "lib.llm.gemini",
             "GenAIPrices": "lib.llm.genai_prices",
+            "MistralClient": "lib.llm.mistral",
+            "OllamaClient": "lib.llm.ollama",
             "OpenAIClient": "lib.llm.responses",
             "ScriptedClient": "lib.llm.scripted",
             "open_client": "lib.llm.models",

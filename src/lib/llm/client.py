@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
 
 from lib.errors import UnsupportedModality
 from lib.llm.messages import Message, text_of, tool_calls_of
-from lib.llm.parts import Attachment, Opaque, Part, ToolCall, part_from_json, part_to_json
+from lib.llm.parts import (
+    PROVIDER_BLOCK,
+    Attachment,
+    Opaque,
+    Part,
+    ToolCall,
+    part_from_json,
+    part_to_json,
+)
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -254,11 +262,14 @@ def check_modalities(
 
     Raises:
         UnsupportedModality: a message has an attachment of another modality, or a part of a type
-            that this release does not know.
+            that this release does not know. A block of another provider is no reason: clients
+            leave it out.
     """
     for message in messages:
         for part in message.parts:
             match part:
+                case Opaque(type=kind) if kind == PROVIDER_BLOCK and message.role == "assistant":
+                    pass
                 case Attachment(modality=modality) | Opaque(type=modality):
                     if modality not in supported:
                         raise UnsupportedModality(modality, client=client, supported=supported)

@@ -173,6 +173,9 @@ class Opaque:
         return _text(self.data, "type")
 
 
+PROVIDER_BLOCK: Final = "provider_block"
+"""The type of an `Opaque` that only the server which wrote it can read; others never see it."""
+
 _TEXT_KEYS: Final = frozenset({"type", "text"})
 _THINKING_KEYS: Final = _TEXT_KEYS | {"signature"}
 _TOOL_CALL_KEYS: Final = frozenset({"type", "id", "name", "arguments", "invalid"})

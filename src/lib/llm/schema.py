@@ -400,3 +400,30 @@ def _inside(out: dict[str, Any], root: dict[str, Any], inlined: tuple[str, ...])
     if "anyOf" in out:
         out["anyOf"] = [_strict(one, root, inlined) for one in out["anyOf"]]
     return out
+
+
+_BOUNDS: Final = frozenset(
+    {"exclusiveMaximum", "exclusiveMinimum", "maxItems", "maximum", "minItems", "minimum"}
+    | {"multipleOf", "pattern"}
+)
+
+
+def strict_shape(schema: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the schema in strict form and without bounds of values, or None; see `strict_schema`.
+
+    For providers that constrain the shape of a reply and refuse schemas with bounds.
+    """
+    strict = strict_schema(schema)
+    return None if strict is None else _unbounded(strict)
+
+
+def _unbounded(node: Mapping[str, Any]) -> dict[str, Any]:
+    out = {key: value for key, value in node.items() if key not in _BOUNDS}
+    for name in ("properties", "$defs"):
+        if name in out:
+            out[name] = {key: _unbounded(one) for key, one in out[name].items()}
+    if "items" in out:
+        out["items"] = _unbounded(out["items"])
+    if "anyOf" in out:
+        out["anyOf"] = [_unbounded(one) for one in out["anyOf"]]
+    return out

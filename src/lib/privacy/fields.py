@@ -162,9 +162,9 @@ def _url(value: Any, redact: Redact) -> Any:
 _ATTACHMENT: Final = _but("type", "data", "media_type", url=_url)
 _PART: Final[Mapping[str, Walk]] = MappingProxyType(
     {
-        "text": _but("type"),
+        "text": _but("type", "signature"),
         "thinking": _but("type", "signature"),
-        "tool_call": _but("type", "id", "name"),
+        "tool_call": _but("type", "id", "name", "signature"),
         "tool_result": _but("type", "call_id"),
         "image": _ATTACHMENT,
         "audio": _ATTACHMENT,

@@ -16,7 +16,7 @@ from lib._util.json import parse
 from lib.errors import InvalidReply, LLMError
 from lib.http.client import HTTPClient
 from lib.http.failures import reported_error, status_error
-from lib.llm.api.openai import server_address, server_headers
+from lib.llm.api.endpoint import server_address, server_headers
 from lib.resilience import RetryPolicy, retry
 
 T = TypeVar("T")

@@ -36,6 +36,22 @@ class ServerEvent:
     other: dict[str, str] = field(default_factory=dict[str, str])
 
 
+class Decoder(Protocol):
+    """Takes the bytes of a stream and gives its events. It holds one unfinished event."""
+
+    def feed(self, chunk: bytes) -> Iterator[ServerEvent]:
+        """Yield the events that these bytes complete.
+
+        Raises:
+            LLMError: they are not of such a stream.
+        """
+        ...
+
+    def end(self) -> Iterator[ServerEvent]:
+        """Yield what the end of the stream completes."""
+        ...
+
+
 class EventDecoder:
     """Takes bytes and gives events. It holds one unfinished event: bound what you feed it."""
 
@@ -51,6 +67,10 @@ class EventDecoder:
             yield from self._line(b"".join([*self._rest, line]))
             self._rest.clear()
         self._rest.append(rest)
+
+    def end(self) -> Iterator[ServerEvent]:
+        """Yield the event that has no blank line."""
+        return self.feed(END_OF_STREAM)
 
     def _line(self, raw: bytes) -> Iterator[ServerEvent]:
         if self._first:
@@ -105,7 +125,10 @@ def read_json(text: str | bytes) -> Any:
 
 
 async def deltas(
-    answer: Answer, builder: B, take: Callable[[ServerEvent, B], Iterable[Delta]]
+    answer: Answer,
+    builder: B,
+    take: Callable[[ServerEvent, B], Iterable[Delta]],
+    decoder: Decoder,
 ) -> AsyncGenerator[Delta]:
     """Yield what the answer adds to the builder, until the server sends its mark of the end.
 
@@ -113,15 +136,15 @@ async def deltas(
         answer: a stream of events, or the whole answer of a server that does not stream.
         builder: what makes the reply.
         take: gives the builder what an event holds.
+        decoder: finds the events in the bytes.
     """
     if answer.media_type == "application/json":
         for delta in builder.add(read_json(await answer.read()), whole=True):
             yield delta
         return
-    decoder = EventDecoder()
     async with aclosing(_chunks(answer, builder)) as chunks:
         async for chunk in chunks:
-            for event in decoder.feed(chunk):
+            for event in decoder.end() if chunk is None else decoder.feed(chunk):
                 for delta in take(event, builder):
                     yield delta
             if builder.ended:
@@ -129,7 +152,8 @@ async def deltas(
                 return
 
 
-async def _chunks(answer: Answer, builder: Builder) -> AsyncGenerator[bytes]:
+async def _chunks(answer: Answer, builder: Builder) -> AsyncGenerator[bytes | None]:
+    """Yield the content in pieces, and None where it ends as it should."""
     try:
         while (chunk := await answer.chunk()) is not None:
             yield chunk
@@ -137,4 +161,4 @@ async def _chunks(answer: Answer, builder: Builder) -> AsyncGenerator[bytes]:
         if builder.complete:
             return  # only the usage is lost
         raise
-    yield END_OF_STREAM
+    yield None

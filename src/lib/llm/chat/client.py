@@ -10,7 +10,7 @@ from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib.errors import LLMError
 from lib.http.failures import reported_error
 from lib.llm.api.client import TEXT_ONLY, ModelClient, used_ids
-from lib.llm.api.openai import OPENAI_HOST
+from lib.llm.api.endpoint import OPENAI_HOST, openai_endpoint
 from lib.llm.api.streams import ServerEvent, new_call_id, read_json
 from lib.llm.chat.reply import ReplyBuilder
 from lib.llm.chat.request import Dialect, build_body
@@ -19,6 +19,8 @@ from lib.llm.messages import Message
 from lib.llm.output import output_schema
 from lib.llm.parts import Part, Text, ToolCall
 from lib.llm.replies import arguments_text, deltas_of
+
+_PATH: Final = "/chat/completions"
 
 
 class ChatClient(ModelClient):
@@ -30,7 +32,6 @@ class ChatClient(ModelClient):
     """
 
     name = "chat"
-    _path = "/chat/completions"
 
     def __init__(
         self,
@@ -39,6 +40,7 @@ class ChatClient(ModelClient):
         api_key: str | None = None,
         base_url: str | None = None,
         timeout_s: float = 300.0,
+        idle_timeout_s: float | None = None,
         http: Any = None,
         transport: Any = None,
         modalities: frozenset[str] = TEXT_ONLY,
@@ -59,6 +61,7 @@ class ChatClient(ModelClient):
             api_key: defaults to OPENAI_API_KEY; a server other than OpenAI's may need none.
             base_url: up to and with `/v1`; defaults to OPENAI_BASE_URL, else OpenAI.
             timeout_s: seconds for each whole answer, streams included.
+            idle_timeout_s: seconds between two pieces of an answer; None for no limit.
             http: an `httpx2.AsyncClient` to use; it is not closed.
             transport: an httpx2 transport instead of the network, for tests and gateways.
             modalities: what the model takes beside "text": "image", "audio", "file".
@@ -82,9 +85,9 @@ class ChatClient(ModelClient):
         """
         super().__init__(
             model,
-            api_key=api_key,
-            base_url=base_url,
+            openai_endpoint(api_key, base_url),
             timeout_s=timeout_s,
+            idle_timeout_s=idle_timeout_s,
             http=http,
             transport=transport,
             modalities=modalities,
@@ -113,7 +116,7 @@ class ChatClient(ModelClient):
         """Return the model's answer; see `LLMClient.complete`."""
         body = self._body(messages, model, tools, output, settings, stream=False)
         builder = self._builder(messages)
-        await self._fill(builder, body)
+        await self._fill(builder, _PATH, body)
         return self._finished(builder, output)
 
     async def stream(
@@ -139,7 +142,7 @@ class ChatClient(ModelClient):
             return
         body = self._body(messages, model, tools, output, settings, stream=True)
         builder = self._builder(messages)
-        async with self._filling(builder, body, take_event) as pieces:
+        async with self._filling(builder, _PATH, body, take_event) as pieces:
             async for delta in pieces:
                 yield delta
         yield self._finished(builder, output)

@@ -29,6 +29,7 @@ _STOPS: Final[Mapping[str, Stop]] = {
     "tool_calls": "tool_calls",
     "function_call": "tool_calls",
     "length": "length",
+    "model_length": "length",
     "content_filter": "content_filter",
 }
 
@@ -41,15 +42,23 @@ class ReplyBuilder:
         ended: the server has sent its mark of the end.
     """
 
-    def __init__(self, *, used_ids: Collection[str], new_id: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        *,
+        used_ids: Collection[str],
+        new_id: Callable[[], str],
+        seal: Callable[[str], str | None] = lambda _: None,
+    ) -> None:
         """Start.
 
         Args:
             used_ids: ids of tool calls that the conversation already has.
             new_id: makes ids for tool calls that come without a usable one.
+            seal: makes the signature of a `Thinking` of what the server has signed it with.
         """
+        self._seal = seal
         self._used_ids, self._new_id = used_ids, new_id
-        self._texts: list[tuple[type[Text | Thinking], list[str]]] = []
+        self._texts: list[_Stretch] = []
         self._calls = ToolCallAssembler()
         self._usage = Usage()
         self._id = self._model = self._finish = ""
@@ -100,7 +109,7 @@ class ReplyBuilder:
         """
         if not self.complete:
             raise InvalidReply("the stream ended before the reply did", retryable=True)
-        parts: list[Part] = [kind("".join(pieces)) for kind, pieces in self._texts]
+        parts = [each.part() for each in self._texts]
         stop = _STOPS.get(self._finish, "other") if self._finish else "stop"
         calls = self._calls.calls(self._used_ids, self._new_id, cut_off=stop == "length")
         if calls and stop == "stop":
@@ -117,19 +126,21 @@ class ReplyBuilder:
             yield Delta(thinking=thinking)
         refusal = fields.text(message, "refusal")
         self._refused = self._refused or bool(refusal)
-        for text in (_content(message.get("content")), refusal):
-            if text:
-                self._append(Text, text)
-                yield Delta(text=text)
+        for kind, text, signature in (*_content(message.get("content")), (Text, refusal, "")):
+            if text or signature:
+                self._append(kind, text, signature)
+                yield Delta(text=text) if kind is Text else Delta(thinking=text)
         for fragment in fields.mappings(message, "tool_calls"):
             yield Delta(tool_call=self._calls.add(fragment, whole=whole))
         self._finish = fields.text(choice, "finish_reason") or self._finish
         self.complete = self.complete or whole or bool(self._finish)
 
-    def _append(self, kind: type[Text | Thinking], text: str) -> None:
-        if not self._texts or self._texts[-1][0] is not kind:
-            self._texts.append((kind, []))
-        self._texts[-1][1].append(text)
+    def _append(self, kind: type[Text | Thinking], text: str, signature: str = "") -> None:
+        if not self._texts or not self._texts[-1].takes(kind):
+            self._texts.append(_Stretch(kind))
+        self._texts[-1].pieces.append(text)
+        if signature:
+            self._texts[-1].signature = self._seal(signature)
 
     def _count(self, holder: Mapping[str, Any]) -> None:
         if usage := fields.mapping(holder, "usage"):
@@ -150,14 +161,36 @@ def _usage(value: Mapping[str, Any]) -> Usage:
     )
 
 
-def _content(value: Any) -> str:
-    if isinstance(value, list):
-        return "".join([fields.text(part, "text") for part in fields.mappings({"": value}, "")])
-    return value if isinstance(value, str) else ""
+def _content(value: Any) -> Iterator[tuple[type[Text | Thinking], str, str]]:
+    """Yield the texts of a content, with the signature of those that have one."""
+    if isinstance(value, str):
+        yield Text, value, ""
+    for part in fields.mappings({"": value}, ""):
+        if part.get("type") == "thinking":
+            texts = [fields.text(each, "text") for each in fields.mappings(part, "thinking")]
+            yield Thinking, "".join(texts), fields.text(part, "signature")
+        else:
+            yield Text, fields.text(part, "text"), ""
 
 
 def _unreadable() -> InvalidReply:
     return InvalidReply("the server's answer is not a chat completion", retryable=True)
+
+
+@dataclass(slots=True)
+class _Stretch:
+    """Text or thinking that is still being written; a signature ends it."""
+
+    kind: type[Text | Thinking]
+    pieces: list[str] = field(default_factory=list[str])
+    signature: str | None = None
+
+    def takes(self, kind: type[Text | Thinking]) -> bool:
+        return self.kind is kind and self.signature is None
+
+    def part(self) -> Part:
+        text = "".join(self.pieces)
+        return Text(text) if self.kind is Text else Thinking(text, self.signature)
 
 
 @dataclass(slots=True)

@@ -15,7 +15,18 @@ from lib.errors import LLMError, UnsupportedModality
 from lib.llm.client import Output, ToolSpec
 from lib.llm.messages import Message
 from lib.llm.output import output_schema
-from lib.llm.parts import Attachment, Audio, File, Image, Part, Text, Thinking, ToolCall, ToolResult
+from lib.llm.parts import (
+    Attachment,
+    Audio,
+    File,
+    Image,
+    Opaque,
+    Part,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 from lib.llm.schema import strict_schema
 
 KEPT: Final = ("extra_content",)
@@ -63,9 +74,9 @@ def build_body(
     body["messages"] = [entry for message in messages for entry in _entries(message, dialect)]
     body |= _settings(settings or {}, has_tools=bool(tools), dialect=dialect)
     if tools:
-        body["tools"] = [_tool(spec) for spec in tools]
+        body["tools"] = [tool_json(spec) for spec in tools]
     if output is not None:
-        body["response_format"] = _response_format(output)
+        body["response_format"] = response_format(output)
     if stream:
         body |= {"stream": True, "stream_options": {"include_usage": True}}
     return body
@@ -96,7 +107,7 @@ def _tool_result(part: Part) -> dict[str, Any]:
 
 def _assistant(message: Message, dialect: Dialect) -> dict[str, Any]:
     for part in message.parts:
-        if not isinstance(part, Text | Thinking | ToolCall):
+        if not isinstance(part, Text | Thinking | ToolCall | Opaque):
             raise _misplaced(part, "assistant")
     entry: dict[str, Any] = {"role": "assistant", "content": message.text}
     if dialect.thinking_field:
@@ -166,12 +177,14 @@ def _misplaced(part: Part, role: str) -> LLMError:
 # -- the rest ----------------------------------------------------------------------------------
 
 
-def _tool(spec: ToolSpec) -> dict[str, Any]:
+def tool_json(spec: ToolSpec) -> dict[str, Any]:
+    """Return a tool as the wire has it."""
     function = {"name": spec.name, "description": spec.description}
     return {"type": "function", "function": {**function, "parameters": spec.input_schema}}
 
 
-def _response_format(output: Output) -> dict[str, Any]:
+def response_format(output: Output) -> dict[str, Any]:
+    """Return the shape of a reply as the wire has it, strict where the schema can be."""
     schema = output_schema(output)
     strict = strict_schema(schema)
     wanted = {"name": "output", "strict": strict is not None}

@@ -9,6 +9,7 @@ from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib.errors import LLMError
 from lib.http.client import Answer
 from lib.llm.api.client import TEXT_ONLY, ModelClient, used_ids
+from lib.llm.api.endpoint import openai_endpoint
 from lib.llm.api.streams import ServerEvent, new_call_id, read_json
 from lib.llm.client import Delta, Output, Reply, ToolSpec
 from lib.llm.messages import Message
@@ -18,6 +19,8 @@ from lib.llm.responses.state import ignored, is_unopened, refused, split
 
 MODALITIES: Final = frozenset({"text", "image", "file"})
 """What the wire can carry."""
+
+_PATH: Final = "/responses"
 
 
 class OpenAIClient(ModelClient):
@@ -37,7 +40,6 @@ class OpenAIClient(ModelClient):
     """
 
     name = "responses"
-    _path = "/responses"
 
     def __init__(
         self,
@@ -46,6 +48,7 @@ class OpenAIClient(ModelClient):
         api_key: str | None = None,
         base_url: str | None = None,
         timeout_s: float = 300.0,
+        idle_timeout_s: float | None = None,
         http: Any = None,
         transport: Any = None,
         modalities: frozenset[str] = TEXT_ONLY,
@@ -63,6 +66,7 @@ class OpenAIClient(ModelClient):
             api_key: defaults to OPENAI_API_KEY; a server other than OpenAI's may need none.
             base_url: up to and with `/v1`; defaults to OPENAI_BASE_URL, else OpenAI.
             timeout_s: seconds for each whole answer, streams included.
+            idle_timeout_s: seconds between two pieces of an answer; None for no limit.
             http: an `httpx2.AsyncClient` to use; it is not closed.
             transport: an httpx2 transport instead of the network, for tests and gateways.
             modalities: what the model takes beside "text": "image", "file".
@@ -84,9 +88,9 @@ class OpenAIClient(ModelClient):
             raise ValueError(f"the responses API carries text, image and file, not {unknown}")
         super().__init__(
             model,
-            api_key=api_key,
-            base_url=base_url,
+            openai_endpoint(api_key, base_url),
             timeout_s=timeout_s,
+            idle_timeout_s=idle_timeout_s,
             http=http,
             transport=transport,
             modalities=modalities,
@@ -113,7 +117,7 @@ class OpenAIClient(ModelClient):
         previous, new = self._split(messages, state)
         body = self._body(new, model, tools, output, settings, previous=previous, stream=False)
         builder = self._builder(messages, previous)
-        await self._fill(builder, body)
+        await self._fill(builder, _PATH, body)
         return builder.reply()
 
     async def stream(
@@ -133,7 +137,7 @@ class OpenAIClient(ModelClient):
         previous, new = self._split(messages, state)
         body = self._body(new, model, tools, output, settings, previous=previous, stream=True)
         builder = self._builder(messages, previous)
-        async with self._filling(builder, body, take_event) as pieces:
+        async with self._filling(builder, _PATH, body, take_event) as pieces:
             async for delta in pieces:
                 yield delta
         yield builder.reply()

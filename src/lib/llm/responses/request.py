@@ -16,16 +16,28 @@ from typing import Any, Final, cast
 from lib._util.json import canonical
 from lib.errors import LLMError
 from lib.llm.api import fields
+from lib.llm.api.conversation import unsealed
 from lib.llm.client import Output, ToolSpec
 from lib.llm.messages import Message
 from lib.llm.output import output_schema
-from lib.llm.parts import Attachment, File, Image, Part, Text, Thinking, ToolCall, ToolResult
+from lib.llm.parts import (
+    Attachment,
+    File,
+    Image,
+    Opaque,
+    Part,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 from lib.llm.schema import strict_schema
 
 PHASE: Final = "phase"
 """Where a `Text` keeps whether it is the model's commentary or its answer, in `extra`."""
 
-_SEAL: Final = "responses"
+WIRE: Final = "responses"
+"""The name of the wire in signatures of reasoning."""
 
 _RESERVED: Final = frozenset(
     {"background", "conversation", "input", "instructions", "model", "previous_response_id"}
@@ -117,6 +129,8 @@ def _assistant(message: Message, server: str) -> Iterator[dict[str, Any]]:
                 # Servers refuse reasoning that nothing has come of.
                 if contents and number < contents[-1]:
                     yield from _reasoning(part, server)
+            case Opaque():
+                pass  # of another provider
             case _:
                 raise _misplaced(part, "assistant")
 
@@ -127,27 +141,11 @@ def _is_content(part: Part) -> bool:
 
 def _reasoning(part: Thinking, server: str) -> Iterator[dict[str, Any]]:
     """Yield the item, if this server has sealed it: what others think is only for reading."""
-    if opened := unsealed(part.signature, server):
+    if opened := unsealed(WIRE, server, part.signature):
         item_id, encrypted = opened
         summary = [{"type": "summary_text", "text": part.text}] if part.text else []
         item = {"type": "reasoning", "id": item_id, "summary": summary}
         yield {**item, "encrypted_content": encrypted}
-
-
-def sealed(server: str, item_id: str, encrypted: str) -> str | None:
-    """Return the signature of a `Thinking`: whose it is, the item's id, and its content.
-
-    All of it is in the signature, which a redactor leaves as it is, or takes away.
-    """
-    usable = item_id and encrypted and "/" not in item_id
-    return f"{_SEAL}/{server}/{item_id}/{encrypted}" if usable else None
-
-
-def unsealed(signature: str | None, server: str) -> tuple[str, str] | None:
-    """Return the item's id and its encrypted content, None for what is not of this server."""
-    seal, rest = f"{_SEAL}/{server}/", signature or ""
-    item_id, _, encrypted = rest.removeprefix(seal).partition("/")
-    return (item_id, encrypted) if rest.startswith(seal) and item_id and encrypted else None
 
 
 def _tool_call(call: ToolCall) -> dict[str, Any]:

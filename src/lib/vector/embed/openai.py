@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
-from lib.llm.api.openai import server_address, server_headers
+from lib.llm.api.endpoint import server_address, server_headers
 from lib.resilience import RetryPolicy
 from lib.vector.contract import Purpose
 from lib.vector.embed.remote import MAX_REPLY_BYTES, Floats, RemoteEmbedder, indexed_rows

@@ -1,16 +1,48 @@
-"""The address of an OpenAI-compatible server, and the headers of every request."""
+"""The address of a model server, its provider, and the headers of every request."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from lib._util.version import __version__
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """The server of a client.
+
+    Attributes:
+        address: what paths are added to, without a final slash.
+        headers: of each request, keys included.
+        provider: the provider that bills calls, None if unknown.
+    """
+
+    address: str
+    headers: Mapping[str, str]
+    provider: str | None
+
+    @property
+    def host(self) -> str:
+        """The host of the address."""
+        return urlsplit(self.address).hostname or ""
+
+
 OPENAI_URL: Final = "https://api.openai.com/v1"
 OPENAI_HOST: Final = "api.openai.com"
+
+JSON_HEADERS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "content-type": "application/json",
+        "accept-encoding": "identity",  # what is not compressed cannot blow up
+        "user-agent": f"lib-agents/{__version__}",
+    }
+)
+"""Headers of every request with a JSON body."""
 
 _AZURE: Final = ".openai.azure.com"
 _PROVIDERS: Final[Mapping[str, str]] = {
@@ -28,6 +60,17 @@ _PROVIDERS: Final[Mapping[str, str]] = {
 """The provider that bills calls to a host, by OpenTelemetry's name where it has one."""
 
 
+def openai_endpoint(api_key: str | None, base_url: str | None) -> Endpoint:
+    """Return the endpoint of OpenAI, or of a server that speaks one of its APIs.
+
+    Raises:
+        ValueError: no key for OpenAI, or a key or address that cannot be one.
+    """
+    address, host = server_address(base_url)
+    headers = server_headers(api_key, host)
+    return Endpoint(address=address, headers=headers, provider=provider_of(host))
+
+
 def server_address(base_url: str | None) -> tuple[str, str]:
     """Return the address up to and with `/v1`, without a final slash, and its host.
 
@@ -37,7 +80,15 @@ def server_address(base_url: str | None) -> tuple[str, str]:
     Raises:
         ValueError: it is no http or https address.
     """
-    address = base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
+    return checked_address(base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL)
+
+
+def checked_address(address: str) -> tuple[str, str]:
+    """Return an address without a final slash, and its host.
+
+    Raises:
+        ValueError: it is no http or https address.
+    """
     host = _host(address)
     if not host:
         raise ValueError("base_url is an http or https address such as http://127.0.0.1:8000/v1")
@@ -84,14 +135,20 @@ def server_headers(api_key: str | None, host: str) -> dict[str, str]:
     Raises:
         ValueError: there is no key for OpenAI, or the key cannot be one.
     """
-    key = (api_key or os.environ.get("OPENAI_API_KEY") or "").strip()
+    key = checked_key(api_key, "OPENAI_API_KEY")
     if not key and host == OPENAI_HOST:
         raise ValueError("OpenAI needs a key: set OPENAI_API_KEY, pass api_key=, or a base_url=")
+    return dict(JSON_HEADERS) | ({"authorization": f"Bearer {key}"} if key else {})
+
+
+def checked_key(api_key: str | None, *variables: str) -> str:
+    """Return the key, else the first of these environment variables that is set, else "".
+
+    Raises:
+        ValueError: it cannot be a key.
+    """
+    found = (os.environ.get(name) for name in variables)
+    key = (api_key or next(filter(None, found), "")).strip()
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise ValueError("the API key holds characters that no key has")
-    return {
-        "content-type": "application/json",
-        "accept-encoding": "identity",  # what is not compressed cannot blow up
-        "user-agent": f"lib-agents/{__version__}",
-        **({"authorization": f"Bearer {key}"} if key else {}),
-    }
+    return key

@@ -1,0 +1,473 @@
+"""`AnthropicClient`: models behind Anthropic's messages API.
+
+The log of a conversation only grows, so that each call repeats the one before it: the cache is
+marked after the instructions, after the last message, and where the last message of the call before
+stood. Thinking goes back with its seal to the server that sealed it, and to no other.
+
+Source: Anthropic API reference, "Messages" and "Streaming messages" (docs.anthropic.com, 2026-11),
+and the types of anthropic-sdk-python 2.12.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final, Literal, Unpack, cast
+
+from lib._util.json import canonical
+from lib.errors import InvalidReply, LLMError, UnsupportedModality
+from lib.http.failures import reported_error
+from lib.llm.api import fields
+from lib.llm.api.blocks import Blocks
+from lib.llm.api.client import ClientOptions, used_ids
+from lib.llm.api.conversation import (
+    arguments_object,
+    base64_of,
+    fitting_id,
+    leading_system,
+    merged,
+    misplaced,
+    own_block,
+    provider_block,
+    sealed,
+    text_only,
+    unsealed,
+)
+from lib.llm.api.endpoint import (
+    JSON_HEADERS,
+    Endpoint,
+    checked_address,
+    checked_key,
+    provider_of,
+)
+from lib.llm.api.fields import arguments_text, read_arguments
+from lib.llm.api.streams import ServerEvent, read_json
+from lib.llm.api.wire import ModelCall, Settings, WireClient, read_settings, stops
+from lib.llm.client import Delta, Output, Reply, Stop, Usage
+from lib.llm.messages import Message
+from lib.llm.output import output_schema
+from lib.llm.parts import File, Image, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from lib.llm.schema import strict_shape
+
+URL: Final = "https://api.anthropic.com"
+VERSION: Final = "2026-10-21"
+MAX_TOKENS: Final = 16_384
+"""Of an answer, thinking included, where a call does not say."""
+
+_WIRE: Final = "anthropic"
+_CALL_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_PDF: Final = "application/pdf"
+_RESERVED: Final = frozenset({"messages", "model", "stream", "system", "tools"})
+_CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
+_STOPS: Final[Mapping[str, Stop]] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "content_filter",
+}
+
+Cache = Literal["5m", "1h"]
+
+
+class AnthropicClient(WireClient):
+    """Speaks `/v1/messages`, as Anthropic and some gateways do.
+
+    See `WireClient` for what all such clients have in common. `max_tokens` is 16,384 unless a call
+    has it as a setting: the wire requires one. `thinking` and `output_config` are settings, too. A
+    block of a reply that has no part here, such as a search of the server's own, is kept and goes
+    back to this server.
+    """
+
+    name = _WIRE
+    carries: ClassVar[frozenset[str]] = frozenset({"text", "image", "file"})
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        modalities: frozenset[str] = carries,
+        cache: Cache | None = "5m",
+        version: str = VERSION,
+        **options: Unpack[ClientOptions],
+    ) -> None:
+        """Prepare a client; nothing is opened before the first call.
+
+        Args:
+            model: the model of calls that name none.
+            api_key: defaults to ANTHROPIC_API_KEY, else ANTHROPIC_AUTH_TOKEN is sent.
+            base_url: up to `/v1`; defaults to ANTHROPIC_BASE_URL, else Anthropic.
+            modalities: what the model takes beside "text".
+            cache: how long the server keeps the beginning of a conversation for the next call;
+                None marks nothing.
+            version: of the API, as a header names it.
+            **options: see `ClientOptions`.
+
+        Raises:
+            ValueError: no key for Anthropic, a key or address that cannot be one, a modality that
+                the wire cannot carry, or both `http` and `transport`.
+        """
+        endpoint = _endpoint(api_key, base_url, version)
+        super().__init__(model, endpoint, modalities=modalities, **options)
+        self._cache: Cache | None = cache
+
+    def _path(self, call: ModelCall) -> str:
+        return "/v1/messages"
+
+    def _body(self, call: ModelCall) -> dict[str, Any]:
+        return build_body(call, server=self._server, cache=self._cache)
+
+    def _builder(self, call: ModelCall) -> ReplyBuilder:
+        ids = used_ids(call.messages)
+        return ReplyBuilder(used_ids=ids, new_id=self._new_id, server=self._server)
+
+
+def _endpoint(api_key: str | None, base_url: str | None, version: str) -> Endpoint:
+    address, host = checked_address(base_url or os.environ.get("ANTHROPIC_BASE_URL") or URL)
+    key, headers = checked_key(api_key, "ANTHROPIC_API_KEY"), {"anthropic-version": version}
+    if key:
+        headers["x-api-key"] = key
+    elif token := checked_key(None, "ANTHROPIC_AUTH_TOKEN"):
+        headers["authorization"] = f"Bearer {token}"
+    elif address == URL:
+        raise ValueError("Anthropic needs a key: set ANTHROPIC_API_KEY or pass api_key=")
+    return Endpoint(
+        address=address.removesuffix("/v1"),
+        headers={**JSON_HEADERS, **headers},
+        provider=provider_of(host),
+    )
+
+
+# -- the request -------------------------------------------------------------------------------
+
+
+def build_body(call: ModelCall, *, server: str, cache: Cache | None) -> dict[str, Any]:
+    """Return the body as plain data, the same for the same conversation.
+
+    Raises:
+        ValueError: a setting has a parameter of its own.
+        LLMError: a message holds what the wire cannot carry in its role.
+    """
+    settings = read_settings(call, _RESERVED)
+    body: dict[str, Any] = {"model": call.model, "max_tokens": settings.max_tokens or MAX_TOKENS}
+    body |= settings.rest
+    if "stop" in body:
+        body["stop_sequences"] = stops(body.pop("stop"))
+    if tools := call.used_tools():
+        body["tools"] = [
+            {"name": spec.name, "description": spec.description, "input_schema": spec.input_schema}
+            for spec in tools
+        ]
+        body |= _tool_choice(settings, call)
+    leading = leading_system(call.messages)
+    if system := [*_texts(leading)]:
+        body["system"] = system
+    messages = _messages(call.messages[len(leading) :], server)
+    body["messages"] = messages
+    if cache is not None:
+        _mark(body, messages, cache)
+    if call.output is not None:
+        _constrain(body, call.output)
+    if call.stream:
+        body["stream"] = True
+    return body
+
+
+def _tool_choice(settings: Settings, call: ModelCall) -> dict[str, Any]:
+    choice = _CHOICES.get(settings.choice) if call.tools else "none"
+    wanted: dict[str, Any] = {"type": choice} if choice else {}
+    if settings.tool:
+        wanted = {"type": "tool", "name": settings.tool}
+    if settings.parallel is False and wanted.get("type") != "none":
+        wanted = {"type": "auto", **wanted, "disable_parallel_tool_use": True}
+    return {"tool_choice": wanted} if wanted else {}
+
+
+def _texts(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
+    for message in messages:
+        if text := text_only(message, _WIRE).strip():
+            yield {"type": "text", "text": text}
+
+
+def _messages(messages: Sequence[Message], server: str) -> list[dict[str, Any]]:
+    entries = ((_role(message), [*_blocks(message, server)]) for message in messages)
+    return [{"role": role, "content": blocks} for role, blocks in merged(entries)]
+
+
+def _role(message: Message) -> str:
+    return "user" if message.role == "tool" else message.role
+
+
+def _blocks(message: Message, server: str) -> Iterator[dict[str, Any]]:
+    for part in message.parts:
+        if isinstance(part, Text):
+            if part.text.strip():  # the server refuses what has nothing to read
+                yield {"type": "text", "text": part.text}
+        elif message.role == "assistant":
+            yield from _of_model(part, server)
+        else:
+            yield _of_caller(part, message.role)
+
+
+def _of_caller(part: Part, role: str) -> dict[str, Any]:
+    match role, part:
+        case "user", Image():
+            return {"type": "image", "source": _source(part)}
+        case "user", File():
+            title = {"title": part.name} if part.name else {}
+            return {"type": "document", "source": _source(part), **title}
+        case "tool", ToolResult():
+            return _tool_result(part)
+        case _:
+            raise misplaced(part, role, _WIRE)
+
+
+def _of_model(part: Part, server: str) -> Iterator[dict[str, Any]]:
+    match part:
+        case ToolCall():
+            yield _tool_use(part)
+        case Thinking():
+            yield from _thinking(part, server)
+        case Opaque():
+            if (block := own_block(_WIRE, server, part)) is not None:
+                yield block
+        case _:
+            raise misplaced(part, "assistant", _WIRE)
+
+
+def _tool_result(part: ToolResult) -> dict[str, Any]:
+    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": _call_id(part.call_id)}
+    if part.content.strip():
+        block["content"] = part.content
+    return {**block, "is_error": True} if part.is_error else block
+
+
+def _tool_use(call: ToolCall) -> dict[str, Any]:
+    block = {"type": "tool_use", "id": _call_id(call.id), "name": call.name}
+    return {**block, "input": arguments_object(call)}
+
+
+def _call_id(call_id: str) -> str:
+    return fitting_id(call_id, _CALL_ID, 40)
+
+
+def _thinking(part: Thinking, server: str) -> Iterator[dict[str, Any]]:
+    match unsealed(_WIRE, server, part.signature):
+        case ("thinking", signature):
+            yield {"type": "thinking", "thinking": part.text, "signature": signature}
+        case ("redacted", data):
+            yield {"type": "redacted_thinking", "data": data}
+        case _:
+            pass  # what others think is only for reading
+
+
+def _source(part: Image | File) -> dict[str, Any]:
+    if part.url is not None:
+        return {"type": "url", "url": part.url}
+    if isinstance(part, Image) or part.media_type == _PDF:
+        data = base64_of(part, _WIRE)
+        return {"type": "base64", "media_type": part.media_type, "data": data}
+    if not part.media_type.startswith("text/"):
+        kind = f"file of type {part.media_type}"
+        supported = frozenset({f"file of type {_PDF}", "file of type text"})
+        raise UnsupportedModality(kind, client=_WIRE, supported=supported)
+    if part.data is None:
+        raise LLMError("an attachment's blob was not loaded before the call")
+    text = part.data.decode("utf-8", "replace")
+    return {"type": "text", "media_type": "text/plain", "data": text}
+
+
+def _mark(body: Mapping[str, Any], messages: Sequence[Mapping[str, Any]], cache: Cache) -> None:
+    """Mark where the next call is certain to begin in the same way, and where the last one ended.
+
+    The wire allows four marks. Those of messages stand at the last and at the last but one that is
+    not the model's, since only such a message ends a call.
+    """
+    ends = [message["content"][-1] for message in messages if message["role"] != "assistant"]
+    instructions = cast(list[dict[str, Any]], body.get("system") or body.get("tools") or [])
+    for block in (*instructions[-1:], *ends[-2:]):
+        block["cache_control"] = {"type": "ephemeral"} | ({"ttl": cache} if cache != "5m" else {})
+
+
+def _constrain(body: dict[str, Any], output: Output) -> None:
+    schema = output_schema(output)
+    if (shape := strict_shape(schema)) is not None:
+        wanted = {"type": "json_schema", "schema": shape}
+        body["output_config"] = {**fields.mapping(body, "output_config"), "format": wanted}
+        return
+    text = f"Reply with nothing but JSON that fits this JSON schema: {canonical(schema)}"
+    body["system"] = [*body.get("system", ()), {"type": "text", "text": text}]
+
+
+# -- the reply ---------------------------------------------------------------------------------
+
+
+class ReplyBuilder:
+    """Takes the server's events and gives deltas, then the reply.
+
+    Attributes:
+        complete: the message has ended, so that the reply is whole.
+        ended: the same; nothing follows.
+    """
+
+    def __init__(
+        self, *, used_ids: Collection[str], new_id: Callable[[], str], server: str
+    ) -> None:
+        """Start.
+
+        Args:
+            used_ids: ids of tool calls that the conversation already has.
+            new_id: makes ids for tool calls that come without a usable one.
+            server: the host, which alone can open what it has sealed.
+        """
+        self._blocks = Blocks(used_ids, new_id)
+        self._server = server
+        self._usage: dict[str, Any] = {}
+        self._others: dict[int, tuple[Mapping[str, Any], list[str]]] = {}
+        self._id = self._model = self._stop = ""
+        self.complete: bool = False
+        self.ended: bool = False
+
+    def add(self, chunk: Any, *, whole: bool = False) -> list[Delta]:
+        """Take an event, or the one message of an answer that is no stream; return what it adds.
+
+        Raises:
+            LLMError: it is an error that the server reports.
+            InvalidReply: it is neither.
+        """
+        if not isinstance(chunk, dict):
+            raise _unreadable()
+        event = cast(dict[str, Any], chunk)
+        if event.get("type") == "error":
+            raise reported_error(event.get("error"), LLMError)
+        if not whole:
+            return self._event(event)
+        if event.get("type") != "message":
+            raise _unreadable()
+        self._begin(event)
+        blocks = fields.mappings(event, "content")
+        deltas = [
+            delta for number, block in enumerate(blocks) for delta in self._start(number, block)
+        ]
+        self._stop = fields.text(event, "stop_reason")
+        self.complete = self.ended = True
+        return deltas
+
+    def take(self, event: ServerEvent) -> list[Delta]:
+        """Take an event of the stream; see `add`."""
+        return self.add(read_json(event.data)) if event.data.strip() else []
+
+    def reply(self) -> Reply:
+        """Return the reply.
+
+        Raises:
+            InvalidReply: it is not complete, or holds a tool call without a name.
+        """
+        if not self.complete:
+            raise InvalidReply("the stream ended before the reply did", retryable=True)
+        stop: Stop = _STOPS.get(self._stop, "other")
+        self._keep_others()
+        parts = self._blocks.parts(cut_off=stop == "length")
+        if self._blocks.calls and stop == "stop":
+            stop = "tool_calls"
+        return Reply(parts, _usage(self._usage), stop, self._model, self._id)
+
+    def _event(self, event: Mapping[str, Any]) -> list[Delta]:
+        number = fields.count(event, "index")
+        match event.get("type"):
+            case "message_start":
+                self._begin(fields.mapping(event, "message"))
+            case "content_block_start":
+                return self._start(number, fields.mapping(event, "content_block"))
+            case "content_block_delta":
+                return self._piece(number, fields.mapping(event, "delta"))
+            case "message_delta":
+                self._stop = fields.text(fields.mapping(event, "delta"), "stop_reason")
+                self._count(event)
+            case "message_stop":
+                self.complete = self.ended = True
+            case _:
+                pass  # pings, the ends of blocks, and what is new
+        return []
+
+    def _begin(self, message: Mapping[str, Any]) -> None:
+        self._id, self._model = fields.text(message, "id"), fields.text(message, "model")
+        self._count(message)
+
+    def _count(self, holder: Mapping[str, Any]) -> None:
+        """Note the usage: counts are of the whole message, and those that are missing stay."""
+        usage = fields.mapping(holder, "usage")
+        self._usage |= {name: value for name, value in usage.items() if value is not None}
+
+    def _start(self, number: int, block: Mapping[str, Any]) -> list[Delta]:
+        match block.get("type"):
+            case "text":
+                for citation in fields.mappings(block, "citations"):
+                    self._blocks.note(number, "citations", dict(citation))
+                return self._blocks.text(number, fields.text(block, "text"))
+            case "thinking":
+                self._sign(number, "thinking", fields.text(block, "signature"))
+                return self._blocks.thinking(number, fields.text(block, "thinking"))
+            case "redacted_thinking":
+                self._sign(number, "redacted", fields.text(block, "data"))
+                return []
+            case "tool_use":
+                arguments = arguments_text(block.get("input") or None)
+                name = fields.text(block, "name")
+                return self._blocks.call(number, fields.text(block, "id"), name, arguments)
+            case _:
+                self._others[number] = (block, [])
+                return []
+
+    def _piece(self, number: int, delta: Mapping[str, Any]) -> list[Delta]:
+        match delta.get("type"):
+            case "text_delta":
+                return self._blocks.text(number, fields.text(delta, "text"))
+            case "thinking_delta":
+                return self._blocks.thinking(number, fields.text(delta, "thinking"))
+            case "signature_delta":
+                self._sign(number, "thinking", fields.text(delta, "signature"))
+            case "input_json_delta":
+                piece = fields.text(delta, "partial_json")
+                if number in self._others:
+                    self._others[number][1].append(piece)
+                    return []
+                return self._blocks.arguments(number, piece)
+            case "citations_delta":
+                citation = fields.mapping(delta, "citation")
+                self._blocks.note(number, "citations", dict(citation))
+            case _:
+                pass
+        return []
+
+    def _sign(self, number: int, name: str, signature: str) -> None:
+        self._blocks.sign(number, sealed(_WIRE, self._server, name, signature))
+
+    def _keep_others(self) -> None:
+        """Keep the blocks that have no part here, such as calls of the server's own tools."""
+        for number, (block, pieces) in self._others.items():
+            arguments, invalid = read_arguments("".join(pieces))
+            whole = {**block, "input": arguments} if pieces and invalid is None else block
+            if fields.text(block, "type") and fields.is_shallow(whole):
+                self._blocks.keep(number, provider_block(_WIRE, self._server, whole))
+
+
+def _usage(value: Mapping[str, Any]) -> Usage:
+    read = fields.count(value, "cache_read_input_tokens")
+    written = fields.count(value, "cache_creation_input_tokens")
+    details = fields.mapping(value, "output_tokens_details")
+    return Usage(
+        input_tokens=fields.count(value, "input_tokens") + read + written,
+        output_tokens=fields.count(value, "output_tokens"),
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+        reasoning_tokens=fields.count(details, "thinking_tokens"),
+    )
+
+
+def _unreadable() -> InvalidReply:
+    return InvalidReply("the server's answer is not a message", retryable=True)

@@ -1,0 +1,112 @@
+"""Conversations on their way to a provider: what they have in common on all wires."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
+from typing import Any
+
+from lib.errors import LLMError, UnsupportedModality
+from lib.llm.messages import Message
+from lib.llm.parts import PROVIDER_BLOCK, Attachment, Opaque, Part, Text, ToolCall
+
+# -- what only one server can read -------------------------------------------------------------
+
+
+def sealed(wire: str, server: str, name: str, content: str) -> str | None:
+    """Return the signature of a part: its wire and server, a name, and the server's own seal.
+
+    All of it is in the signature, which a redactor leaves as it is, or takes away. None where there
+    is nothing to keep.
+    """
+    usable = name and content and "/" not in name
+    return f"{wire}/{server}/{name}/{content}" if usable else None
+
+
+def unsealed(wire: str, server: str, signature: object) -> tuple[str, str] | None:
+    """Return the name and the content of a signature, None for what is not of this server."""
+    seal, rest = f"{wire}/{server}/", signature if isinstance(signature, str) else ""
+    name, _, content = rest.removeprefix(seal).partition("/")
+    return (name, content) if rest.startswith(seal) and name and content else None
+
+
+def provider_block(wire: str, server: str, block: Mapping[str, Any]) -> Opaque:
+    """Return a block of a reply that has no part here as one that its server gets back."""
+    return Opaque(
+        {"type": PROVIDER_BLOCK, "wire": wire, "server": server, "block": dict(block)},
+    )
+
+
+def own_block(wire: str, server: str, part: Opaque) -> dict[str, Any] | None:
+    """Return the block that this server wrote, None for one of another."""
+    own = part.type == PROVIDER_BLOCK and part.data.get("wire") == wire
+    block = part.data.get("block") if own and part.data.get("server") == server else None
+    return dict(block) if isinstance(block, dict) else None  # pyright: ignore[reportUnknownArgumentType] - keys of JSON are strings
+
+
+# -- messages ----------------------------------------------------------------------------------
+
+
+def leading_system(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return the system messages that open the conversation."""
+    return [*takewhile(lambda message: message.role == "system", messages)]
+
+
+def text_only(message: Message, wire: str) -> str:
+    """Return the text of a message that can have nothing else.
+
+    Raises:
+        LLMError: it has something else.
+    """
+    for part in message.parts:
+        if not isinstance(part, Text):
+            raise misplaced(part, message.role, wire)
+    return message.text
+
+
+def merged(entries: Iterable[tuple[str, list[Any]]]) -> list[tuple[str, list[Any]]]:
+    """Return (role, blocks) without empty ones, neighbours of one role as one."""
+    out: list[tuple[str, list[Any]]] = []
+    for role, blocks in entries:
+        if not blocks:
+            continue
+        if out and out[-1][0] == role:
+            out[-1][1].extend(blocks)
+        else:
+            out.append((role, [*blocks]))
+    return out
+
+
+def arguments_object(call: ToolCall) -> dict[str, Any]:
+    """Return the arguments of an old call: servers fail on those that the model got wrong."""
+    return call.arguments if call.invalid is None else {"INVALID_JSON": call.invalid}
+
+
+def fitting_id(call_id: str, pattern: re.Pattern[str], length: int) -> str:
+    """Return the id of a tool call as a wire takes it: of another provider, it may be too long."""
+    if pattern.fullmatch(call_id):
+        return call_id
+    return hashlib.sha256(call_id.encode()).hexdigest()[:length]
+
+
+def base64_of(part: Attachment, wire: str) -> str:
+    """Return the bytes of an attachment.
+
+    Raises:
+        UnsupportedModality: there is only a URL.
+        LLMError: they are still in a blob store.
+    """
+    if part.url is not None:
+        supported = frozenset({f"{part.modality} as bytes"})
+        raise UnsupportedModality(f"{part.modality} by URL", client=wire, supported=supported)
+    if part.data is None:
+        raise LLMError("an attachment's blob was not loaded before the call")
+    return base64.b64encode(part.data).decode("ascii")
+
+
+def misplaced(part: Part, role: str, wire: str) -> LLMError:
+    """Return the error of a part that a wire does not carry in a message of that role."""
+    return LLMError(f"{wire} has no {type(part).__name__} in a message of the {role}")

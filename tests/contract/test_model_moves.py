@@ -1,0 +1,126 @@
+"""A conversation moves between providers with calls and thinking, and each server takes it."""
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+from fakes.llm_server import ModelServer
+from fakes.model_wires import WIRES
+from lib.agent import Agent
+from lib.llm import (
+    Delta,
+    Message,
+    Reply,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    message_from_json,
+    message_to_json,
+)
+
+SPEC = ToolSpec("search", "Search.", {"type": "object", "properties": {"q": {"type": "string"}}})
+
+
+def script(name: str, turns: int) -> list[Reply]:
+    """Return the answers of a server that thinks and calls before it answers."""
+    answers: list[Reply] = []
+    for turn in range(turns):
+        seal = f"seal{name}{turn}".ljust(12, "=")
+        call = ToolCall(f"{name[:6]:x<6}{turn:03}", "search", {"q": name})
+        answers += [
+            Reply((Thinking(f"{name} thinks.", seal), Text("Wait."), call)),
+            Reply((Thinking("So.", seal + "2"), Text(f"{name} answers."))),
+        ]
+    return answers
+
+
+async def turn(client: Any, talk: list[Message], *, stream: bool) -> None:
+    """Take one turn: the user speaks, the model calls, gets the results and answers."""
+    talk.append(Message.user("Go on."))
+    for _ in range(2):
+        if stream:
+            *_, reply = [piece async for piece in client.stream(talk, tools=[SPEC])]
+        else:
+            reply = await client.complete(talk, tools=[SPEC])
+        talk.append(reply.message)
+        if reply.tool_calls:
+            talk.append(Message.tool(*[ToolResult(each.id, "found") for each in reply.tool_calls]))
+    talk[:] = [message_from_json(json.loads(json.dumps(message_to_json(each)))) for each in talk]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_a_conversation_moves_through_all_providers_and_back(*, stream: bool) -> None:
+    talk = [Message.system("Be brief.")]
+
+    async with AsyncExitStack() as stack:
+        clients: list[tuple[str, ModelServer, Any]] = []
+        for name, wire in WIRES.items():
+            server = await stack.enter_async_context(wire.serve(script(name, 2)))
+            client: Any = wire.connect(server.base_url, **wire.options)
+            clients.append((name, server, await stack.enter_async_context(client)))
+        for name, server, client in (*clients, *reversed(clients)):
+            await turn(client, talk, stream=stream)
+            assert talk[-1].text == f"{name} answers."
+            sent = json.dumps([request.body for request in server.requests])
+            others = [f"seal{other}" for other in WIRES if other != name]
+            assert not [seal for seal in others if seal in sent]
+        for name, server, _ in clients:
+            last = json.dumps(server.requests[-1].body)
+            own = f"seal{name}0".ljust(12, "=")
+            assert (own in last) == WIRES[name].thinking
+
+
+class Moving:
+    """A client that moves to another one with each turn of the user."""
+
+    name = "moving"
+    model = "m"
+    modalities = frozenset({"text"})
+
+    def __init__(self, clients: Sequence[Any]) -> None:
+        self.clients = clients
+
+    def _client(self, messages: Sequence[Message]) -> Any:
+        turns = sum(message.role == "user" for message in messages)
+        return self.clients[(turns - 1) % len(self.clients)]
+
+    async def complete(self, messages: Sequence[Message], **options: Any) -> Reply:
+        return await self._client(messages).complete(messages, **options)
+
+    async def stream(
+        self, messages: Sequence[Message], **options: Any
+    ) -> AsyncIterator[Delta | Reply]:
+        async for piece in self._client(messages).stream(messages, **options):
+            yield piece
+
+
+def search(q: str) -> str:
+    """Search."""
+    return f"found {q}"
+
+
+@pytest.mark.parametrize("names", [*permutations(["anthropic", "gemini", "bedrock"])])
+async def test_a_session_moves_between_three_providers(names: Sequence[str], tmp_path: Any) -> None:
+    async with AsyncExitStack() as stack:
+        clients: list[Any] = []
+        for name in names:
+            wire = WIRES[name]
+            server = await stack.enter_async_context(wire.serve(script(name, 2)))
+            client: Any = wire.connect(server.base_url)
+            clients.append(await stack.enter_async_context(client))
+        agent = Agent(Moving(clients), tools=[search])
+        answers, opened = list[str](), ""
+        for half in range(2):  # the second half in another engine, which reads the log
+            async with agent.engine(str(tmp_path / "runs.db")) as engine:
+                session = engine.session(opened) if opened else await agent.session(engine)
+                opened = session.id
+                for _ in range(3):
+                    result = await (await session.send(f"Go on {half}.")).result()
+                    answers.append(result.output)
+        assert answers == [f"{name} answers." for name in (*names, *names)]
