@@ -869,7 +869,14 @@ REQUIREMENTS = (
         id="server.a2a",
         source="Server package and command line",
         says="The experimental A2A interface.",
-        missing="the server package comes later",
+        tests=(
+            "packages/lib-server/tests/test_a2a.py::test_a_message_becomes_a_turn_of_its_caller_and_its_answer_an_artifact",
+            "packages/lib-server/tests/test_a2a.py::test_a_stream_shows_the_task_its_states_and_at_last_the_whole_answer",
+            "packages/lib-server/tests/test_a2a.py::test_a_stream_pauses_with_its_task_and_a_subscriber_sees_it_go_on",
+            "packages/lib-server/tests/test_a2a.py::test_tasks_are_listed_in_pages_last_changed_first",
+            "packages/lib-server/tests/test_a2a.py::test_a_task_is_cancelled_once",
+            "packages/lib-server/tests/test_a2a.py::test_the_card_is_public_and_says_where_and_how_the_agent_is_reached",
+        ),
     ),
     Requirement(
         id="server.runs.start",

@@ -11,7 +11,13 @@ from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from lib_server.bodies import BlobView, Empty, RunView, SessionView, TurnView
-from lib_server.problems import KINDS, MEDIA_TYPE, OpenAIErrorBody, ProblemBody
+from lib_server.problems import (
+    KINDS,
+    MEDIA_TYPE,
+    CanonicalErrorBody,
+    OpenAIErrorBody,
+    ProblemBody,
+)
 from lib_server.routing import JSON, AnyRoute
 
 _PARAMETER: Final = re.compile(r"\{(\w+)(?::\w+)?\}")
@@ -49,6 +55,7 @@ _LEADS_TO: Final[Mapping[type[BaseModel], tuple[str, str]]] = {
 _ERRORS: Final[Mapping[str, tuple[type[BaseModel], str]]] = {
     "problem": (ProblemBody, MEDIA_TYPE),
     "openai": (OpenAIErrorBody, JSON),
+    "a2a": (CanonicalErrorBody, JSON),
 }
 
 _Key = tuple[type[BaseModel], JsonSchemaMode]
@@ -101,7 +108,7 @@ def document(routes: Sequence[AnyRoute], *, version: str, base_path: str = "") -
 
 
 def _models(routes: Iterable[AnyRoute]) -> set[_Key]:
-    found: set[_Key] = {(shape, "serialization") for shape, _ in _ERRORS.values()}
+    found: set[_Key] = {(_ERRORS[route.errors][0], "serialization") for route in routes}
     for route in routes:
         if route.query is not None:
             found.add((route.query, "validation"))
@@ -157,6 +164,8 @@ def _operation(
 def operation_id(route: AnyRoute) -> str:
     """Return the name of an operation for generated clients, such as `post_v1_runs`."""
     words = re.findall(r"\w+", f"{route.method} {route.path}")
+    if route.path.endswith("/"):
+        words.append("slash")
     return "_".join(words).lower()
 
 

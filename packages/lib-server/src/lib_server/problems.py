@@ -269,6 +269,14 @@ class OpenAIErrorBody(BaseModel):
     error: OpenAIError
 
 
+class CanonicalErrorBody(BaseModel):
+    """An error, as Google's APIs and the Agent2Agent protocol have it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    error: dict[str, Any] = Field(description="code, status, message and details")
+
+
 def openai_error(problem: Problem) -> dict[str, Any]:
     """Return the body that a problem is."""
     status, code = problem.status, problem.code

@@ -220,7 +220,7 @@ class Route(Generic[Q, B]):
             has the id that a part of its path is.
         headers: the request headers that it reads, by name.
         events: the server-sent events that it may answer with, with a line for each.
-        errors: the shape of its errors: problem+json, or that of OpenAI's API.
+        errors: the shape of its errors: problem+json, or that of OpenAI's API, or of A2A.
     """
 
     method: str
@@ -236,7 +236,7 @@ class Route(Generic[Q, B]):
     problems: Sequence[str] = ()
     headers: Mapping[str, Header] = field(default_factory=dict[str, Header])
     events: Mapping[str, str] = field(default_factory=dict[str, str])
-    errors: Literal["problem", "openai"] = "problem"
+    errors: Literal["problem", "openai", "a2a"] = "problem"
 
 
 AnyRoute = Route[Any, Any]

@@ -9,7 +9,7 @@ import os
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
 
 from starlette.routing import Mount, Router
 from starlette.routing import Route as StarletteRoute
@@ -21,6 +21,9 @@ from lib.engine import Worker
 from lib.engine.core.state import RunState
 from lib.events import EventStore
 from lib_server import __version__
+from lib_server.a2a.config import A2AConfig
+from lib_server.a2a.errors import http_response
+from lib_server.a2a.routes import a2a_routes
 from lib_server.auth.api_key import keys_of
 from lib_server.auth.principal import Attached, Authenticator, FetchesKeys, issuers_of
 from lib_server.channels import Channels
@@ -49,6 +52,8 @@ if TYPE_CHECKING:
     from lib.mcp import MCPToolServer
 
 _log = logging.getLogger("lib_server")
+
+_SHAPES: Final = {"openai": openai_response, "a2a": http_response}
 
 Served: TypeAlias = (
     "Engine | Agent[Any] | Sequence[Agent[Any]] | AbstractAsyncContextManager[Engine]"
@@ -80,6 +85,7 @@ class Server:
         limits: Limits | None = None,
         console: bool = True,
         mcp: bool | Callable[[Engine], MCPToolServer] = True,
+        a2a: A2AConfig | None = None,
         hosts: Collection[str] | None = None,
         store: EventStore | str | os.PathLike[str] = "memory:",
         drive: bool = True,
@@ -97,6 +103,7 @@ class Server:
             console: serve the console.
             mcp: offer the agents at `/mcp`, which needs the extra `mcp`; or a function that makes
                 the server of tools, to offer more than them.
+            a2a: offer an agent to other agents, at `/a2a`, over Agent2Agent; experimental.
             hosts: the names under which the server is reached, without ports. None for any; for
                 those of this machine without `auth`.
             store: where the logs are, if `source` is agents.
@@ -112,7 +119,10 @@ class Server:
         self.limits = limits or Limits()
         self.console = console
         self._mcp = mcp
+        self._a2a = a2a
         self.routes: tuple[AnyRoute, ...] = ROUTES
+        if a2a is not None:
+            self.routes += (*a2a_routes(a2a, secured=auth is not None, since=clock.now()),)
         self._metrics = Metrics()
         self._quotas = Quotas(self.limits, clock=clock)
         self._spending = Spending(self.limits, clock=clock)
@@ -151,8 +161,12 @@ class Server:
             app = Console(app)
         app = SizeLimit(app, limits=self.limits)
         app = HostCheck(app, hosts=hosts, local=self.auth is None)
-        others = [route.path.partition("{")[0] for route in self.routes if route.errors == "openai"]
-        app = ProblemBoundary(app, other_paths=others, other_shape=openai_response)
+        shapes = {
+            route.path.partition("{")[0]: _SHAPES[route.errors]
+            for route in self.routes
+            if route.errors in _SHAPES
+        }
+        app = ProblemBoundary(app, shapes=shapes)
         app = AccessLog(app, monotonic=self._monotonic)
         app = Measured(app, metrics=self._metrics, monotonic=self._monotonic)
         return RequestId(app, new_id=lambda: secrets.token_hex(12))
@@ -186,6 +200,8 @@ class Server:
             raise RuntimeError("expected a server that is not open yet: enter it once")
         async with AsyncExitStack() as stack:
             engine = await stack.enter_async_context(await self._made())
+            if self._a2a is not None:
+                self._a2a.agent_among(engine.agents)
             if isinstance(self.auth, Attached):
                 self.auth.attach(engine.store)
                 stack.push_async_callback(self.auth.aclose)

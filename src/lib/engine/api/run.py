@@ -13,7 +13,7 @@ from typing_extensions import TypeVar
 
 from lib.engine.api.stream import StreamItem, stream_of
 from lib.engine.api.waiting import WaitingLog, unknown_in, waiting_for
-from lib.engine.arguments import check_wait, require_text
+from lib.engine.arguments import check_wait, require_optional_text, require_text
 from lib.engine.core.algorithm import NULL_ALGORITHM
 from lib.engine.core.decide import rehydrate
 from lib.engine.core.result import Result
@@ -298,31 +298,62 @@ class Run(Generic[T]):
         """
         return pending_in(await self._log())
 
-    async def approve(self, key: str, *, comment: str = "", user: str | None = None) -> None:
+    async def approve(
+        self,
+        key: str,
+        *,
+        comment: str = "",
+        user: str | None = None,
+        signal_id: str | None = None,
+    ) -> None:
         """Let a call that waits for a person be made.
 
+        Args:
+            key: names the call in its run.
+            comment: why.
+            user: the person who decides.
+            signal_id: names the decision in the log; None makes a name.
+
         Raises:
             NotPending: no such call waits; the first decision counts.
-            TypeError: the comment is no text.
+            TypeError: the comment or an id is no text.
         """
-        await self._decide(key, comment=comment, user=user, approved=True)
+        await self._decide(key, comment, approved=True, user=user, signal_id=signal_id)
 
-    async def deny(self, key: str, *, comment: str = "", user: str | None = None) -> None:
+    async def deny(
+        self,
+        key: str,
+        *,
+        comment: str = "",
+        user: str | None = None,
+        signal_id: str | None = None,
+    ) -> None:
         """Refuse a call that waits for a person; the model reads the refusal and the comment.
 
+        Args:
+            key: names the call in its run.
+            comment: why.
+            user: the person who decides.
+            signal_id: names the decision in the log; None makes a name.
+
         Raises:
             NotPending: no such call waits; the first decision counts.
-            TypeError: the comment is no text.
+            TypeError: the comment or an id is no text.
         """
-        await self._decide(key, comment=comment, user=user, approved=False)
+        await self._decide(key, comment, approved=False, user=user, signal_id=signal_id)
 
-    async def _decide(self, key: str, *, comment: str, user: str | None, approved: bool) -> None:
+    async def _decide(
+        self, key: str, comment: str, *, approved: bool, user: str | None, signal_id: str | None
+    ) -> None:
         require_text(comment=comment)
+        require_optional_text(signal_id=signal_id)
         if key not in {call.key for call in await self.pending()}:
             raise NotPending(self.id, key)
         data: dict[str, Any] = {"key": key, "approved": approved}
         if comment:
             data["comment"] = comment
+        if signal_id is not None:
+            data["signal_id"] = signal_id
         await self._engine.signal(self.id, k.APPROVAL_DECIDED, data, user=user)
 
     async def settle(

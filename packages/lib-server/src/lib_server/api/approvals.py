@@ -123,8 +123,17 @@ async def _decide(call: Call[Empty, Decide]) -> ASGIApp:
     return answer(await decide(call, run, call.path("key"), call.body))
 
 
-async def decide(call: Call[Any, Any], run: Run, key: str, body: Decide) -> ApprovalView:
+async def decide(
+    call: Call[Any, Any], run: Run, key: str, body: Decide, *, signal_id: str | None = None
+) -> ApprovalView:
     """Decide about a call of a run, and return it.
+
+    Args:
+        call: the request.
+        run: of the call.
+        key: names the call in its run.
+        body: the decision.
+        signal_id: names the decision in the log; None makes a name.
 
     Raises:
         Problem: `approval_not_found`, `digest_mismatch`, `already_decided`, `not_pending`.
@@ -134,7 +143,7 @@ async def decide(call: Call[Any, Any], run: Run, key: str, body: Decide) -> Appr
         detail = "look at the call again: its arguments are others than those of the decision"
         raise Problem("digest_mismatch", detail)
     if found.status == "pending":
-        await _append(run, key, body, call.principal.user)
+        await _append(run, key, body, call.principal.user, signal_id)
         found = _found(await call.store.read(run.id), key)
     return _checked(found, body, call.principal.user)
 
@@ -146,10 +155,12 @@ def _found(log: Sequence[Event], key: str) -> ApprovalView:
     return found
 
 
-async def _append(run: Run, key: str, body: Decide, user: str | None) -> None:
+async def _append(
+    run: Run, key: str, body: Decide, user: str | None, signal_id: str | None
+) -> None:
     signal = run.approve if body.decision == "approve" else run.deny
     try:
-        await signal(key, comment=body.comment, user=user)
+        await signal(key, comment=body.comment, user=user, signal_id=signal_id)
     except NotPending:  # decided since
         return
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from starlette.requests import ClientDisconnect
@@ -23,21 +23,18 @@ class ProblemBoundary:
         self,
         app: ASGIApp,
         *,
-        other_paths: Collection[str] = (),
-        other_shape: Callable[[Problem], Response] = Problem.response,
+        shapes: Mapping[str, Callable[[Problem], Response]] | None = None,
     ) -> None:
         """Wrap an application.
 
         Args:
             app: what is inside.
-            other_paths: paths whose errors have another shape, with all below those that end
-                with "/".
-            other_shape: returns such an error.
+            shapes: makes the errors of paths that have another shape, by path, with all below
+                those that end with "/".
         """
         self._app = app
-        self._other_paths = frozenset(other_paths)
-        self._below = tuple(path for path in other_paths if path.endswith("/"))
-        self._other_shape = other_shape
+        self._shapes = dict(shapes or {})
+        self._below = tuple(path for path in self._shapes if path.endswith("/"))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -61,12 +58,14 @@ class ProblemBoundary:
         context = context_of(scope)
         problem = _problem(error, context.request_id)
         context.problem = problem.code
-        if self._is_other(route_path(scope)):
-            return self._other_shape(problem)
+        shape = self._shape(route_path(scope))
+        if shape is not None:
+            return shape(problem)
         return problem.response(path=scope["path"], request_id=context.request_id)
 
-    def _is_other(self, path: str) -> bool:
-        return path in self._other_paths or path.startswith(self._below)
+    def _shape(self, path: str) -> Callable[[Problem], Response] | None:
+        below = next((each for each in self._below if path.startswith(each)), path)
+        return self._shapes.get(path) or self._shapes.get(below)
 
 
 def _problem(error: Exception, request_id: str) -> Problem:

@@ -218,7 +218,11 @@ def approval_ref(text: str) -> ApprovalRef:
 
 
 async def decide_all(
-    call: Call[Any, Any], session: Session, decisions: list[tuple[ApprovalRef, bool, str]]
+    call: Call[Any, Any],
+    session: Session,
+    decisions: list[tuple[ApprovalRef, bool, str]],
+    *,
+    signal_id: str | None = None,
 ) -> Turn:
     """Decide about calls of one turn, and return the turn; each may be sent again.
 
@@ -226,6 +230,7 @@ async def decide_all(
         call: the request.
         session: of the chat.
         decisions: which call, whether it is approved, and why.
+        signal_id: names them in the log; None makes names.
 
     Raises:
         Problem: `forbidden`, `approval_not_found`, `digest_mismatch`, `already_decided`,
@@ -246,5 +251,5 @@ async def decide_all(
             comment=comment[:_LONGEST_COMMENT],
         )
         run = call.engine.run(ref.run_id, tenant=call.principal.tenant)
-        await decide(call, run, ref.key, body)
+        await decide(call, run, ref.key, body, signal_id=signal_id)
     return turns[named.pop()]
