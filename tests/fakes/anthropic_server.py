@@ -57,7 +57,8 @@ class AnthropicServer(ModelServer):
 
     def admit(self, received: Received) -> Raw | None:
         """Return the answer to a request with a wrong key, version or path."""
-        if received.headers.get("x-api-key") != self._api_key:
+        keys = {received.headers.get("x-api-key"), received.headers.get("authorization")}
+        if not keys & {self._api_key, f"Bearer {self._api_key}"}:
             return failed(401, "authentication_error", "invalid x-api-key")
         if not received.headers.get("anthropic-version"):
             return failed(400, "invalid_request_error", "anthropic-version: header is required")
