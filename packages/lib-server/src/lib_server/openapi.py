@@ -10,7 +10,15 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
-from lib_server.bodies import BlobView, Empty, RunView, SessionView, TurnView
+from lib_server.bodies import (
+    ApprovalList,
+    BlobView,
+    Decide,
+    Empty,
+    RunView,
+    SessionView,
+    TurnView,
+)
 from lib_server.problems import (
     KINDS,
     MEDIA_TYPE,
@@ -44,13 +52,22 @@ _MISSING: Final = {
 }
 """The problem that nothing has the id that a parameter of a path is."""
 
-_LEADS_TO: Final[Mapping[type[BaseModel], tuple[str, str]]] = {
-    RunView: ("run_id", "id"),
-    TurnView: ("run_id", "run_id"),
-    SessionView: ("session_id", "id"),
-    BlobView: ("digest", "digest"),
+_LEADS_TO: Final[Mapping[type[BaseModel], Mapping[str, str]]] = {
+    RunView: {"run_id": "id"},
+    TurnView: {"run_id": "run_id"},
+    SessionView: {"session_id": "id"},
+    BlobView: {"digest": "digest"},
+    ApprovalList: {"run_id": "approvals/0/run_id", "key": "approvals/0/key"},
 }
-"""The parameter of paths that a field of an answer is."""
+"""The parameters of paths that fields of an answer are."""
+
+_BODIES: Final[Mapping[tuple[type[BaseModel], Any], Any]] = {
+    (ApprovalList, Decide): {
+        "decision": "approve",
+        "arguments_digest": "$response.body#/approvals/0/arguments_digest",
+    }
+}
+"""The body of a request that fields of an answer make, by the models of both."""
 
 _ERRORS: Final[Mapping[str, tuple[type[BaseModel], str]]] = {
     "problem": (ProblemBody, MEDIA_TYPE),
@@ -123,15 +140,21 @@ def _links(routes: Iterable[AnyRoute]) -> dict[Any, dict[str, Any]]:
     """Return the operations that an answer leads to, by its model."""
     return {
         model: {
-            operation_id(route): {
-                "operationId": operation_id(route),
-                "parameters": {name: f"$response.body#/{field}"},
-            }
+            operation_id(route): _link(model, route)
             for route in routes
-            if _PARAMETER.findall(route.path) == [name]
+            if set(_PARAMETER.findall(route.path)) == fields.keys()
         }
-        for model, (name, field) in _LEADS_TO.items()
+        for model, fields in _LEADS_TO.items()
     }
+
+
+def _link(model: type[BaseModel], route: AnyRoute) -> dict[str, Any]:
+    fields = _LEADS_TO[model]
+    parameters = {name: f"$response.body#/{field}" for name, field in fields.items()}
+    link: dict[str, Any] = {"operationId": operation_id(route), "parameters": parameters}
+    if (body := _BODIES.get((model, route.body))) is not None:
+        link["requestBody"] = body
+    return link
 
 
 def _operation(
