@@ -225,13 +225,14 @@ async def _requests(name: str, *parts: Any) -> Sequence[dict[str, Any]]:
     output = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 
     async with wire.serve([thought, "Done.", "{}"]) as server:
-        async with wire.connect(server.base_url, modalities=wire.modalities) as client:
+        opened: Any = wire.connect(server.base_url, modalities=wire.modalities)
+        async with opened as client:
             talk = [Message.system("Be brief."), Message.user("hi", *parts)]
-            reply = await client.complete(talk, tools=[spec], settings=settings)  # pyright: ignore[reportAttributeAccessIssue] - of every client
+            reply = await client.complete(talk, tools=[spec], settings=settings)
             results = [ToolResult(each.id, "no", is_error=True) for each in reply.tool_calls]
             talk += [reply.message, Message.tool(*results), Message.user("And?")]
-            *_, _last = [each async for each in client.stream(talk, tools=[spec])]  # pyright: ignore[reportAttributeAccessIssue] - of every client
-            await client.complete(talk[:2], output=output)  # pyright: ignore[reportAttributeAccessIssue] - of every client
+            *_, _last = [each async for each in client.stream(talk, tools=[spec])]
+            await client.complete(talk[:2], output=output)
         return [request.body for request in server.requests]
 
 

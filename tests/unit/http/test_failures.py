@@ -154,6 +154,8 @@ def test_the_servers_advice_on_retries_counts(status: int, advice: str, retryabl
         ({"retry-after": "Sat, 21 Nov 2026 13:00:00 +0100"}, 0.0),
         ({"retry-after": "Sat, 21 Nov 2026 12:00:05 -0000"}, 5.0),
         ({"retry-after": "Sat, 21 Nov 2026 11:00:00 GMT"}, 0.0),
+        ({"llm_provider-retry-after": "9"}, 9.0),
+        ({"llm_provider-retry-after": "9", "retry-after": "3"}, 3.0),
         ({"retry-after": "-5"}, None),
         ({"retry-after": "nan"}, None),
         ({"retry-after": "later"}, None),
@@ -166,6 +168,43 @@ def test_the_wait_that_a_server_asks_for_is_seconds_or_a_date(
 ):
     assert retry_after_s(headers, NOW) == seconds
     assert status_error(429, b"", headers, NOW, LLMError).retry_after_s == seconds
+
+
+@pytest.mark.parametrize(
+    ("details", "seconds"),
+    [
+        ([{"retryDelay": "7s"}], 7.0),
+        ([{"other": 1}, {"retryDelay": "0.25s"}], 0.25),
+        ([{"retryDelay": "soon"}, {"retryDelay": 7}, "7s", None], None),
+        ("7s", None),
+        ({"retryDelay": "7s"}, None),
+    ],
+)
+def test_the_wait_of_googles_error_model_stands_in_the_body(details: Any, seconds: float | None):
+    error = {"code": 429, "status": "RESOURCE_EXHAUSTED", "details": details}
+
+    for body in ({"error": error}, [{"error": error}]):
+        content = json.dumps(body).encode()
+        assert status_error(429, content, {}, NOW, LLMError).retry_after_s == seconds
+        first = status_error(429, content, {"retry-after": "1"}, NOW, LLMError)
+        assert first.retry_after_s == 1
+
+
+@pytest.mark.parametrize(
+    ("headers", "name"),
+    [
+        ({}, None),
+        ({"request-id": "req_011CQ"}, "req_011CQ"),
+        ({"x-request-id": "1b4e28ba-2fa1"}, "1b4e28ba-2fa1"),
+        ({"x-amzn-requestid": "8f7d"}, "8f7d"),
+        ({"request-id": "<b>a page</b>"}, None),
+        ({"request-id": "x" * 200, "x-request-id": "short"}, "short"),
+    ],
+)
+def test_an_error_carries_the_servers_name_for_the_request(
+    headers: dict[str, str], name: str | None
+):
+    assert status_error(500, b"", headers, NOW, LLMError).request_id == name
 
 
 REPORTED: list[tuple[Any, tuple[str, int | None, bool, float | None]]] = [

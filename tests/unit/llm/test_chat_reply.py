@@ -86,6 +86,14 @@ def test_a_cost_that_none_can_be_is_not_known(cost: str):
     assert built({"choices": [], "usage": usage}, choice(None, "stop")).usage.cost is None
 
 
+def test_a_refusal_behind_litellm_stands_beside_the_content():
+    beside = {"content": None, "provider_specific_fields": {"refusal": "I cannot"}}
+
+    reply = built(choice(beside), choice({}, "stop"))
+
+    assert (reply.text, reply.stop) == ("I cannot", "content_filter")
+
+
 def test_a_refusal_is_text_of_a_reply_that_was_filtered():
     reply = built(choice({"refusal": "I can"}), choice({"refusal": "not"}), choice({}, "stop"))
 

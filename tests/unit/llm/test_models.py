@@ -52,7 +52,7 @@ SERVERS: dict[str, tuple[type[Any], str, str | None]] = {
     "ollama": (OllamaClient, "127.0.0.1", "ollama"),
     "openai": (OpenAIClient, "api.openai.com", "openai"),
     "openrouter": (ChatClient, "openrouter.ai", "openrouter"),
-    "together": (ChatClient, "api.together.xyz", None),
+    "together": (ChatClient, "api.together.xyz", "together"),
     "vertex": (GeminiClient, "europe-west4-aiplatform.googleapis.com", "gcp.vertex_ai"),
     "vllm": (ChatClient, "127.0.0.1", None),
     "xai": (ChatClient, "api.x.ai", "x_ai"),

@@ -53,6 +53,7 @@ _PROVIDERS: Final[Mapping[str, str]] = {
     "api.groq.com": "groq",
     "api.mistral.ai": "mistral_ai",
     "api.perplexity.ai": "perplexity",
+    "api.together.xyz": "together",
     "api.x.ai": "x_ai",
     "generativelanguage.googleapis.com": "gcp.gemini",
     "openrouter.ai": "openrouter",

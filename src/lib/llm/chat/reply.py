@@ -124,7 +124,8 @@ class ReplyBuilder:
         if thinking:
             self._append(Thinking, thinking)
             yield Delta(thinking=thinking)
-        refusal = fields.text(message, "refusal")
+        beside = fields.mapping(message, "provider_specific_fields")  # LiteLLM's
+        refusal = fields.text(message, "refusal") or fields.text(beside, "refusal")
         self._refused = self._refused or bool(refusal)
         for kind, text, signature in (*_content(message.get("content")), (Text, refusal, "")):
             if text or signature:
