@@ -20,8 +20,9 @@ from lib.errors import LLMError, RunNotFound, ToolError
 from lib.events import Event, EventStore, MemoryEventStore
 from lib.events import kinds as k
 from lib.events.verify import verify_store
-from lib.llm import FunctionClient, Message, Reply, Text, ToolCall, Usage, reply_from_json
+from lib.llm import Message, Reply, Text, ToolCall, Usage, reply_from_json
 from lib.resilience import RetryPolicy
+from lib.testing.providers import StrictClient
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -64,7 +65,7 @@ def chaotic(team: str, seed: int) -> Agent:
 
     def agent(name: str, **options: Any) -> Agent:
         once, tools = RetryPolicy(attempts=1), [works, fails]
-        client = FunctionClient(think)
+        client = StrictClient(think)
         return Agent(client, name=name, tools=tools, retries=once, max_steps=12, **options)
 
     members = [agent(name) for name in MEMBERS]

@@ -22,8 +22,9 @@ from typing import Any
 
 from breaker import Breaker
 
+from lib import Agent
 from lib._util.clock import SYSTEM_CLOCK
-from lib.algorithms import React
+from lib.algorithms import Debate, React, Reflexion, Swarm
 from lib.engine import AgentTool, ChildHandler, Engine, LLMHandler, ToolHandler
 from lib.errors import StoreError
 from lib.events import Event, NewEvent
@@ -36,6 +37,7 @@ HELPER = AgentTool("helper", "Pays and books.", "helper")
 DIED = 77
 """The exit status of a process that died by its plan."""
 TOOLS = ("pay", "book", "look", "send")
+TEAMS = ("reflexion", "debate", "swarm")
 CUTS = ("cut", "lost")
 """What ends the names of the points at which a connection dies."""
 
@@ -161,6 +163,54 @@ def tools(ledger: Path, plan: CrashPlan) -> list[Tool]:
     return [pay, book, look, send]
 
 
+def teams(own: Sequence[Tool]) -> list[Agent]:
+    """Return an agent with each kind of team."""
+    pay, book, look, _send = own
+
+    def agent(name: str, *tools: Tool, does: Callable[[Sequence[Message]], Reply], **more: Any):  # noqa: ANN202 - below
+        return Agent(FunctionClient(does), name=name, tools=tools, instructions=name, **more)
+
+    debaters = [
+        agent("ann", pay, does=call_once("pay")),
+        agent("bob", book, does=call_once("book")),
+    ]
+    clerk = agent("clerk", pay, does=call_once("pay"))
+    return [
+        agent("reflexion", pay, does=improve, algorithm=Reflexion("judge")),
+        agent("debate", does=judge, algorithm=Debate(debaters)),
+        agent("swarm", look, does=call_once("look", "hand_off_to_clerk"), algorithm=Swarm([clerk])),
+    ]
+
+
+def call_once(*names: str) -> Callable[[Sequence[Message]], Reply]:
+    """Return a model that makes these calls and then says what each has answered."""
+
+    def answer(messages: Sequence[Message]) -> Reply:
+        results = results_of(messages)
+        calls = tuple(ToolCall(f"{name}-1", name) for name in names)
+        return say(results) if results else Reply(calls, stop="tool_calls")
+
+    return answer
+
+
+def improve(messages: Sequence[Message]) -> Reply:
+    """Pay and answer, answer better after feedback, and judge."""
+    text = messages[-1].text
+    if messages[0].text == "judge":
+        passed = "true" if "improved" in text else "false"
+        return Reply(Message.assistant(f'{{"passed": {passed}, "feedback": "no"}}').parts)
+    reply = call_once("pay")(messages)
+    if "not good enough" in text:
+        return Reply(Message.assistant(f"improved {reply.message.text}").parts)
+    return reply
+
+
+def judge(messages: Sequence[Message]) -> Reply:
+    """Say what all agents of a debate have said."""
+    answers = messages[-1].text.split("=====")[1::2]
+    return Reply(Message.assistant(" ".join(map(str.strip, answers))).parts)
+
+
 def think(messages: Sequence[Message]) -> Reply:
     """Do it all, or have it done, or answer a turn."""
     text = messages[0].text
@@ -222,15 +272,17 @@ async def drive(
         ledger: where effects are written down.
         plan: when to die.
         attempt: how many hours later it is.
-        order: "go", "delegate" or "session".
+        order: "go", "delegate", "session", or one of the teams.
     """
+    own = tools(ledger, plan)
     handlers: list[Any] = [
         LLMHandler(FunctionClient(think)),
-        ToolHandler(tools(ledger, plan)),
+        ToolHandler(own),
         ChildHandler([HELPER]),
     ]
     clock = ImpatientClock(attempt) if plan.cuts else LaterClock(attempt)
-    engine = Engine(store, handlers, algorithms=ALGORITHMS, clock=clock, poll_s=0.05)
+    agents = teams(own) if order in TEAMS else []
+    engine = Engine(store, handlers, algorithms=ALGORITHMS, agents=agents, clock=clock, poll_s=0.05)
     failures = 0
     async with engine:
         while True:
@@ -245,7 +297,8 @@ async def drive(
 
 
 async def ask(engine: Engine, order: str) -> dict[str, Any]:
-    run = await engine.start(order, idempotency_key="the-order")
+    agent = order if order in TEAMS else None
+    run = await engine.start(order, agent=agent, idempotency_key="the-order")
     result = await run.result()
     return {"outcome": result.outcome, "output": result.output}
 

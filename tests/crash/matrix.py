@@ -1,14 +1,14 @@
 """Kills the agent at every point, and again while it resumes; prints what came of each case.
 
 Called as `matrix.py STORE [URL]`, with the URL of a running server if the store has one. The
-scenarios: `go` (the agent acts itself), `delegate` (it has another one act) and `session` (two
-turns are sent before anything is driven).
+scenarios: `go` (the agent acts itself), `delegate` (it has another one act), `session` (two turns
+are sent before anything is driven), and `reflexion`, `debate` and `swarm`, each a kind of team.
 
 Every point of a scenario is a first crash, on every store. Each point that is passed after a first
 crash can be a second one; of those, a store takes each n-th as its line in `places.py` says,
 beginning elsewhere after each first crash, so that in the end each stretch of a run has been died
-in twice. With LIB_TEST_LONG=1 it takes all of them. On servers, every append is also one at which
-the connection dies and not the process.
+in twice. With LIB_TEST_LONG=1 it takes all of them. On servers, every append but those of
+teams is also one at which the connection dies and not the process.
 
 Each attempt is a forked process of its own, so that the whole matrix takes seconds; but see
 `places.py` on memory.
@@ -30,17 +30,20 @@ from typing import Any, NoReturn
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from agent import ALGORITHMS, CUTS, DIED, CrashPlan, LaterClock, drive
+from agent import ALGORITHMS, CUTS, DIED, TEAMS, CrashPlan, LaterClock, drive
 from places import STORES, Place
 
-from lib.engine.api.check import request_check
+from lib.algorithms import by_config
+from lib.engine.api.check import StoreCheck
 from lib.events import EventStore
 from lib.events.verify import verify_store
 
 MAX_ATTEMPTS = 4
 KIND = STORES[sys.argv[1]]
 URL = sys.argv[2] if len(sys.argv) > 2 else KIND.start()
-SCENARIOS = os.environ.get("CRASH_SCENARIOS", "go delegate session").split()
+SCENARIOS = os.environ.get(
+    "CRASH_SCENARIOS", " ".join(("go", "delegate", "session", *TEAMS))
+).split()
 LONG = bool(os.environ.get("LIB_TEST_LONG"))
 # Processes die here, machines do not: a file system in memory is as good, and faster.
 WHERE = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -60,7 +63,7 @@ async def verified(place: Place, number: int) -> dict[str, Any]:
     """Return how many runs there are, and the faults that the deep check finds in their logs."""
     store: EventStore = KIND.open(place, LaterClock(number), read_only=True)
     await store.setup()
-    check = request_check(ALGORITHMS, store)
+    check = StoreCheck(ALGORITHMS, store, by_config=by_config)
     report = await verify_store(store, deep=True, checks=[check])
     await store.close()
     faults = [f"{fault.seq} {fault.rule}: {fault.message}" for fault in report.faults]
@@ -172,11 +175,12 @@ def warm_up() -> None:
 def share(order: str, seen: list[str], number: int, shares: int) -> NoReturn:
     """Die at each n-th of the points, and again at points after that, then exit."""
     name = f"crash_{number}"
+    cuts = KIND.breaker is not None and order not in TEAMS  # the store meets nothing new in those
     for place, first in list(enumerate(seen))[number::shares]:
         once = write(case(order, [first], name))
         for second in spread(order, once.get("seen", []), place):
             write(case(order, [first, second], name))
-        if KIND.breaker is not None and first.startswith("append:") and first.endswith(":after"):
+        if cuts and first.startswith("append:") and first.endswith(":after"):
             for how in CUTS:
                 write(case(order, [first.removesuffix("after") + how], name))
     os._exit(0)
@@ -185,7 +189,7 @@ def share(order: str, seen: list[str], number: int, shares: int) -> NoReturn:
 def spread(order: str, seen: list[str], place: int) -> Iterator[str]:
     """Yield the second crashes after the first crash of this place in the order of all."""
     candidates = [point for point in seen if order == "go" or tells_apart(point)]
-    every = 1 if LONG else KIND.every[order]
+    every = 1 if LONG else KIND.every["session" if order in TEAMS else order]
     yield from candidates[place % every :: every]
 
 

@@ -50,7 +50,8 @@ def cases(all_cases: Cases, scenario: str) -> Cases:
     return [case for case in all_cases if case["scenario"] == scenario]
 
 
-each_scenario = pytest.mark.parametrize("scenario", ["go", "delegate", "session"])
+TEAMS = ("reflexion", "debate", "swarm")
+each_scenario = pytest.mark.parametrize("scenario", ["go", "delegate", "session", *TEAMS])
 ONLY_GO = pytest.mark.parametrize("scenario", ["go"])
 ONLY_DELEGATE = pytest.mark.parametrize("scenario", ["delegate"])
 ONLY_SESSION = pytest.mark.parametrize("scenario", ["session"])
@@ -77,6 +78,9 @@ def test_a_run_passes_every_expected_crash_point(cases: Cases, scenario: str) ->
             18,
             [f"{tool}:{n}" for tool in ("pay", "book", "look", "send") for n in (1, 2)],
         ),
+        "reflexion": (9, ["pay:1"]),
+        "debate": (9, ["pay:1", "book:1"]),
+        "swarm": (8, ["pay:1", "look:1"]),
     }[scenario]
     expected = {*(f"append:{n}" for n in range(1, appends + 1)), *effects}
 
@@ -93,7 +97,7 @@ def test_the_matrix_has_enough_cases(all_cases: Cases) -> None:
     assert min(died_twice[scenario] for scenario in ("go", "delegate", "session")) > 10
 
 
-@each_scenario
+@pytest.mark.parametrize("scenario", ["go", "delegate", "session"])
 def test_server_connections_are_cut_at_every_append(cases: Cases, store: str) -> None:
     appends = [p.removesuffix(":after") for p in cases[0]["seen"] if re.match("append:.*after", p)]
     cut = [case for case in cases if case["cut"]]
@@ -117,7 +121,7 @@ def test_an_idempotent_tool_has_each_effect_under_one_key(cases: Cases, scenario
     for case in cases:
         booked = {line for line in case["ledger"] if line.startswith("book ")}
 
-        assert len(booked) == {"go": 1, "delegate": 0, "session": 2}[scenario], case
+        assert len(booked) == {"go": 1, "session": 2, "debate": 1}.get(scenario, 0), case
 
 
 @each_scenario
@@ -127,7 +131,7 @@ def test_a_once_tool_with_a_check_has_its_effect_once_and_never_an_unknown_outco
     for case in cases:
         sent = Counter(line for line in case["ledger"] if line.startswith("send "))
 
-        assert len(sent) == {"go": 1, "delegate": 0, "session": 2}[scenario], case
+        assert len(sent) == {"go": 1, "session": 2}.get(scenario, 0), case
         assert set(sent.values()) <= {1}, case
         assert case["output"].count("=send done") == len(sent), case
 
@@ -145,6 +149,9 @@ def test_the_answer_equals_that_of_an_undisturbed_run_except_for_unknown_payment
             "delegate": "pay-1=pay done",
             "session": "pay-1=pay done book-1=book done look-1=look done send-1=send done | "
             "pay-2=pay done book-2=book done look-2=look done send-2=send done",
+            "reflexion": "improved pay-1=pay done",
+            "debate": "pay-1=pay done book-1=book done",
+            "swarm": "pay-1=pay done",
         }[scenario]
     )
 
@@ -158,7 +165,7 @@ def test_a_payment_reported_to_the_model_is_in_the_ledger(cases: Cases, scenario
         reported = len(re.findall(r"pay-\d=pay done", case["output"]))
         made = sum(line.startswith("pay ") for line in case["ledger"])
 
-        assert reported <= made <= (1 if scenario == "delegate" else 2), case
+        assert reported <= made <= (2 if scenario in ("go", "session") else 1), case
 
 
 @ONLY_GO
@@ -187,4 +194,4 @@ def test_every_log_verifies_and_every_request_renders_as_recorded(
     cases: Cases, scenario: str
 ) -> None:
     assert [case for case in cases if case["faults"]] == []
-    assert {case["runs"] for case in cases} == {{"go": 1, "delegate": 2, "session": 3}[scenario]}
+    assert {case["runs"] for case in cases} == {{"delegate": 2, "session": 3}.get(scenario, 1)}
