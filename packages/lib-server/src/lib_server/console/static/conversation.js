@@ -337,6 +337,9 @@ const ACTS = {
   "swarm.handoff"(data, event) {
     this.moment(`${data.source} hands over to ${data.target}`, event);
   },
+  "reflexion.feedback"(data, event) {
+    this.moment(`The answer was judged: ${data.text}`, event);
+  },
   "debate.turn"(data, event) {
     this.message("assistant", [{ type: "text", text: `**${data.agent}**\n\n${data.text}` }], event.at);
   },
