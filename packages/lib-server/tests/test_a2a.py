@@ -634,6 +634,17 @@ async def test_json_of_the_protocol_is_named_so_for_those_who_take_it() -> None:
     assert sent.status_code == 200
 
 
+async def test_each_route_is_documented_under_a_name_of_its_own() -> None:
+    document = Server(echo_agent(), a2a=A2AConfig()).openapi()
+    operations = [
+        each["operationId"] for path in document["paths"].values() for each in path.values()
+    ]
+
+    assert len(set(operations)) == len(operations)
+    assert {"post_a2a", "post_a2a_message_send", "get_a2a_tasks"} <= set(operations)
+    assert "post_a2a" not in str(Server(echo_agent()).openapi())
+
+
 # -- the card --------------------------------------------------------------------------------------
 
 

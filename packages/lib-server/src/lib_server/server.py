@@ -9,8 +9,10 @@ import os
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
+from starlette.responses import Response
 from starlette.routing import Mount, Router
 from starlette.routing import Route as StarletteRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -21,9 +23,6 @@ from lib.engine import Worker
 from lib.engine.core.state import RunState
 from lib.events import EventStore
 from lib_server import __version__
-from lib_server.a2a.config import A2AConfig
-from lib_server.a2a.errors import http_response
-from lib_server.a2a.routes import a2a_routes
 from lib_server.auth.api_key import keys_of
 from lib_server.auth.principal import Attached, Authenticator, FetchesKeys, issuers_of
 from lib_server.channels import Channels
@@ -50,10 +49,9 @@ from lib_server.waiting import PendingApprovals, UnknownOutcomes
 
 if TYPE_CHECKING:
     from lib.mcp import MCPToolServer
+    from lib_server.a2a.config import A2AConfig
 
 _log = logging.getLogger("lib_server")
-
-_SHAPES: Final = {"openai": openai_response, "a2a": http_response}
 
 Served: TypeAlias = (
     "Engine | Agent[Any] | Sequence[Agent[Any]] | AbstractAsyncContextManager[Engine]"
@@ -121,8 +119,12 @@ class Server:
         self._mcp = mcp
         self._a2a = a2a
         self.routes: tuple[AnyRoute, ...] = ROUTES
+        self._shapes: dict[str, Callable[[Problem], Response]] = {"openai": openai_response}
         if a2a is not None:
-            self.routes += (*a2a_routes(a2a, secured=auth is not None, since=clock.now()),)
+            bindings: Any = import_module("lib_server.a2a.routes")
+            more = bindings.a2a_routes(a2a, secured=auth is not None, since=clock.now())
+            self.routes = (*ROUTES, *more)
+            self._shapes["a2a"] = bindings.http_response
         self._metrics = Metrics()
         self._quotas = Quotas(self.limits, clock=clock)
         self._spending = Spending(self.limits, clock=clock)
@@ -162,9 +164,9 @@ class Server:
         app = SizeLimit(app, limits=self.limits)
         app = HostCheck(app, hosts=hosts, local=self.auth is None)
         shapes = {
-            route.path.partition("{")[0]: _SHAPES[route.errors]
+            route.path.partition("{")[0]: self._shapes[route.errors]
             for route in self.routes
-            if route.errors in _SHAPES
+            if route.errors in self._shapes
         }
         app = ProblemBoundary(app, shapes=shapes)
         app = AccessLog(app, monotonic=self._monotonic)
