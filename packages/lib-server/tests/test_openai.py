@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from server_kit import OneKey, Up, echo_agent, serving
 
 from lib import Agent, Engine
+from lib.algorithms import Reflexion
 from lib.engine import ModelReplied, ReplyDelta, ReplyReset
 from lib.errors import LLMError
 from lib.events import MemoryEventStore
@@ -137,6 +138,23 @@ async def test_an_answer_of_a_type_is_streamed_whole() -> None:
         pieces = [chunk.choices[0].delta.content async for chunk in stream]
 
     assert [Order.model_validate_json(each) for each in pieces if each] == [Order(number=7)]
+
+
+async def test_drafts_of_a_team_and_the_words_of_its_judge_are_not_shown() -> None:
+    def write(messages: Sequence[Message]) -> str:
+        if messages[0].text == "Is it short?":
+            passed = "true" if "\nshort" in messages[-1].text else "false"
+            return f'{{"passed": {passed}, "feedback": "too long"}}'
+        return "short" if "too long" in messages[-1].text else "a long draft"
+
+    poet = Agent(FunctionClient(write), name="poet", algorithm=Reflexion("Is it short?"))
+    async with speaking(Server([poet])) as (client, _):
+        stream = await client.chat.completions.create(
+            model="poet", messages=says("a verse"), stream=True
+        )
+        pieces = [chunk.choices[0].delta.content async for chunk in stream]
+
+    assert [each for each in pieces if each] == ["short"]
 
 
 async def test_a_stream_under_a_key_is_replayed_from_the_log() -> None:

@@ -73,6 +73,8 @@ class Debate(Team):
     rounds that follow; without any answer, the run ends as they did.
     """
 
+    drafts = True
+
     def __init__(
         self,
         agents: Iterable[TeamMember],

@@ -91,6 +91,8 @@ class Reflexion(Team):
     whose last answer is not good enough either ends as LIMITED, with that answer.
     """
 
+    drafts = True
+
     def __init__(
         self, judge: Judge, *, trials: int = 3, name: str = "reflexion", **options: Any
     ) -> None:

@@ -30,8 +30,13 @@ class Team(ABC):
 
     That agent is the one that the run belongs to; what it does beside its members is up to the
     algorithm.
+
+    Attributes:
+        drafts: True if replies are written on the way that are not the answer: front ends that
+            cannot take back what they have shown then show the answer alone.
     """
 
+    drafts: bool = False
     _members: Mapping[str, TeamMember] = MappingProxyType({})
     _react: React
 

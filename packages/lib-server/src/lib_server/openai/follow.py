@@ -106,8 +106,13 @@ async def start(
 
 
 def streams_replies(call: Call[Any, Any], agent: str) -> bool:
-    """Return False for an agent whose answer has a type: only the whole of it can be read."""
-    return getattr(call.engine.agents[agent], "output", None) is None
+    """Return False for an agent of whose answer only the whole can be read.
+
+    That is an answer of a type, and one of a team that writes drafts on the way to it.
+    """
+    spec = call.engine.agents[agent]
+    drafts = getattr(getattr(spec, "algorithm", None), "drafts", False)
+    return getattr(spec, "output", None) is None and not drafts
 
 
 # -- what is written ---------------------------------------------------------------------------
