@@ -26,8 +26,8 @@ that readers could not read, see `lib.events.payloads`.
                         first_chunk_s? (of a reply that was streamed), failed_models? [{model?,
                         provider?, error}] (those called before the one that replied),
                         provider? (of that one)
-    llm.failed          key, reason, error {type, message, status?}, attempts?, usage?, model?,
-                        failed_models?, provider?
+    llm.failed          key, reason, error {type, message, status?, request_id?}, attempts?,
+                        usage?, model?, failed_models?, provider?
     tool.requested      key, call_id, name, args, effects, idempotency_key, invalid?, mcp?,
                         version? (of the tool's definition), epoch? | … args, unstarted (true),
                         epoch?

@@ -76,6 +76,22 @@ async def test_after_the_last_attempt_the_run_fails_with_the_error_of_the_server
     }
 
 
+async def test_a_failure_in_the_log_has_the_servers_name_for_the_request() -> None:
+    refused = LLMError("the server answered 400", status=400)
+    refused.request_id = "req_1"
+    store = MemoryEventStore()
+
+    async with Engine(
+        store, [LLMHandler(ScriptedClient([refused]))], algorithms=[React()]
+    ) as engine:
+        started = await engine.start("hi")
+        await started.result()
+        log = await store.read(started.id)
+
+    (failed,) = [event for event in log if event.kind == k.LLM_FAILED]
+    assert failed.data["error"]["request_id"] == "req_1"
+
+
 async def test_deltas_reach_watchers_and_restart_with_each_attempt() -> None:
     cut = CutOff("Good mor", LLMError("connection lost", retryable=True))
     client = ScriptedClient([cut, "Good morning."])

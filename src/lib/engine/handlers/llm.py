@@ -374,6 +374,8 @@ def _error_json(error: LLMError | BlobError) -> dict[str, Any]:
     described: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
     if isinstance(error, LLMError) and error.status is not None:
         described["status"] = error.status
+    if isinstance(error, LLMError) and error.request_id is not None:
+        described["request_id"] = error.request_id
     return described
 
 
