@@ -6,7 +6,7 @@ ARGS ?=
 
 .PHONY: demo wheel check test test-long test-live docs bench clean
 
-demo: .venv/.ready-demo
+demo: .venv/.ready-demo $(if $(findstring --serve,$(ARGS)),.venv/.ready-server)
 	@$(BIN)/lib demo $(ARGS)
 
 check: .venv/.ready-dev
@@ -41,7 +41,12 @@ clean:
 	@$(BIN)/python -m pip install -q -c constraints.txt -e .
 	@touch $@
 
+.venv/.ready-server: pyproject.toml packages/lib-server/pyproject.toml constraints.txt | .venv/bin/python
+	@echo "installing lib-server into .venv (once) ..."
+	@$(BIN)/python -m pip install -q -c constraints.txt -e . -e packages/lib-server
+	@touch $@
+
 .venv/.ready-dev: pyproject.toml packages/lib-server/pyproject.toml constraints.txt | .venv/bin/python
 	@echo "installing lib and its development tools into .venv (once) ..."
 	@$(BIN)/python -m pip install -q -c constraints.txt -e . -e packages/lib-server --group dev
-	@touch $@ .venv/.ready-demo
+	@touch $@ .venv/.ready-demo .venv/.ready-server

@@ -7,11 +7,14 @@ anywhere, even with `kill -9`, call it again with the same question, and it goes
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import click
 from rich.console import Console
@@ -61,8 +64,15 @@ SYSTEM: Final = (
 )
 @click.option("--model", help="A model of the configured server; see OPENAI_BASE_URL.")
 @click.option("--slow", type=float, default=0.0, help="Seconds to wait in each search.")
+@click.option("--serve", is_flag=True, help="Serve agents to a browser instead: lib-server demo.")
 def command(
-    path: Path | None, *, question: str | None, data: Path, model: str | None, slow: float
+    path: Path | None,
+    *,
+    question: str | None,
+    data: Path,
+    model: str | None,
+    slow: float,
+    serve: bool,
 ) -> None:
     """Show what is kept when a process is killed, then answer a question about documents.
 
@@ -73,6 +83,8 @@ def command(
     With OPENAI_API_KEY, OPENAI_BASE_URL or a local Ollama, that model answers; without one, a
     stand-in answers with sentences that it finds.
     """
+    if serve:
+        _serve(data)
     documents = path or own_documents()
     try:
         home = index_home(documents, data)
@@ -83,6 +95,14 @@ def command(
     demo = Demo(Console(), documents, question or QUESTION, home, data / "runs.db", chosen, slow)
     payments = Payments(data) if path is None and question is None else None
     raise click.exceptions.Exit(asyncio.run(_show_both(demo, payments)))
+
+
+def _serve(data: Path) -> NoReturn:
+    """Become `lib-server demo`, which is a package of its own."""
+    if find_spec("lib_server") is None:
+        message = "the server is not installed: pip install lib-server, then lib-server demo"
+        raise click.ClickException(message)
+    os.execv(sys.executable, [sys.executable, "-m", "lib_server", "demo", "--data", str(data)])  # noqa: S606 - no shell, and no name that is looked up
 
 
 async def _show_both(demo: Demo, payments: Payments | None) -> int:

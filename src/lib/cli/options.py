@@ -26,7 +26,7 @@ ORDER: Final = (
     *("question", "vector", "like", "hybrid", "filter", "k", "happened", "result", "priced", "by"),
     *("limit", "depth", "width", "content", "deep", "batch_size"),
     # how
-    *("slow", "max_runs", "drain_s", "wait_s", "log_level", "dry_run", "force", "yes"),
+    *("slow", "serve", "max_runs", "drain_s", "wait_s", "log_level", "dry_run", "force", "yes"),
     *("page", "as_json"),
 )
 """The names of the parameters that options set."""

@@ -55,6 +55,26 @@ def test_a_data_folder_that_cannot_be_made_is_one_line_with_the_way_out(document
     assert len(result.stderr.splitlines()) == 1
 
 
+def test_serving_is_left_to_the_demo_of_the_server(documents: Path) -> None:
+    command = [*LIB, "demo", "--serve", "--data", str(documents / "hours.txt" / "data")]
+
+    result = subprocess.run(command, capture_output=True, check=False, encoding="utf-8")
+
+    assert result.returncode == 1
+    assert "data' cannot be written: Not a directory" in result.stderr
+
+
+def test_serving_without_the_server_says_how_to_install_it(
+    documents: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "lib_server", None)
+
+    result = demo(documents, documents / "data", "--serve")
+
+    assert result.exit_code == 1
+    assert "the server is not installed: pip install lib-server" in result.stderr
+
+
 def test_an_answer_cites_file_and_line_and_the_trace_is_printed(
     documents: Path, tmp_path: Path
 ) -> None:
