@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,7 +15,16 @@ from lib import Agent, Engine, tool
 from lib.engine import Result
 from lib.errors import LLMError
 from lib.events import MemoryEventStore, RunQuery
-from lib.llm import FunctionClient, Message, Reply, ScriptedClient, Text, ToolCall, ToolResult
+from lib.llm import (
+    Delta,
+    FunctionClient,
+    Message,
+    Reply,
+    ScriptedClient,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from lib_server import Limits, Principal, Server, Unauthenticated
 from lib_server.a2a import A2AConfig, Answer, Skill
 from lib_server.limits import Quota
@@ -352,23 +361,43 @@ async def test_a_stream_shows_the_task_its_states_and_at_last_the_whole_answer(
     assert {each.get("taskId", task_id) for event in events for each in event.values()} == {task_id}
 
 
+class Streaming:
+    """A model that writes some words before its call, and its answer, in pieces."""
+
+    model, provider, modalities = "streaming", "test", frozenset({"text"})
+
+    async def complete(self, messages: Sequence[Message], **options: Any) -> Reply:
+        raise AssertionError("expected a request for a stream")
+
+    async def stream(
+        self, messages: Sequence[Message], **options: Any
+    ) -> AsyncIterator[Delta | Reply]:
+        calls = messages[-1].role == "user"
+        pieces = ["Let me ", "look."] if calls else ["It is ", "there."]
+        for piece in pieces:
+            yield Delta(text=piece)
+        text = Text("".join(pieces))
+        yield Reply((text, ToolCall("call-1", "look", {})) if calls else (text,))
+
+
 async def test_pieces_of_the_answer_are_appended_and_those_of_a_reply_before_are_replaced() -> None:
     @tool(effects="none")
     def look() -> str:
         """Look."""
         return "seen"
 
-    model = ScriptedClient(
-        [Reply((Text("Let me look."), ToolCall("call-1", "look", {}))), "It is there."]
-    )
+    model: Any = Streaming()
     async with called(Agent(model, tools=[look])) as (_, caller):
-        shown = ""
-        async for event in caller.stream("SendStreamingMessage", message=message()):
-            if update := event.get("artifactUpdate"):
-                text = update["artifact"]["parts"][0]["text"]
-                shown = shown + text if update["append"] else text
+        events = [each async for each in caller.stream("SendStreamingMessage", message=message())]
 
-    assert shown == "It is there."
+    updates = [each["artifactUpdate"] for each in events if "artifactUpdate" in each]
+    shown = [""]
+    for update in updates:
+        text = update["artifact"]["parts"][0]["text"]
+        shown.append(shown[-1] + text if update["append"] else text)
+    assert "Let me look." in shown
+    assert shown[-2:] == ["It is there.", "It is there."]
+    assert (updates[-1]["append"], updates[-1]["lastChunk"]) == (False, True)
 
 
 @BINDINGS
