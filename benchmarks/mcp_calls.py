@@ -83,9 +83,13 @@ async def bare() -> tuple[Any, str]:
 async def serve(name: str) -> None:
     """Serve one of them, and say where, and by which key."""
     app, key = await {"ours": ours, "bare": bare}[name]()
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    # The protocol is named, since asyncio then sends what is written at once.
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
         print(json.dumps([listening.getsockname()[1], key]), flush=True)
-        config = uvicorn.Config(app, loop="asyncio", log_level="error", access_log=False)
+        options: dict[str, Any] = {"log_level": "error", "access_log": False}
+        config = uvicorn.Config(app, loop="asyncio", timeout_keep_alive=3_600, **options)
         await uvicorn.Server(config).serve(sockets=[listening])
 
 
@@ -97,7 +101,7 @@ def request(key: str) -> bytes:
     params = {"name": "add", "arguments": {"a": 1, "b": 2}, "_meta": META}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
     head = (
-        f"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {key}\r\n"
+        f"POST /mcp HTTP/1.1\r\nhost: localhost:80\r\nauthorization: Bearer {key}\r\n"
         "content-type: application/json\r\naccept: application/json, text/event-stream\r\n"
         "mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: add\r\n"
         f"content-length: {len(body)}\r\n\r\n"
