@@ -20,6 +20,7 @@ from lib.guards import SensitiveDataGuard
 from lib.llm import FunctionClient, Reply, ToolCall
 from lib.testing.clock import ManualClock
 from lib_server import Limits, Quota, Server
+from lib_server.frontends.answers import Answer
 from lib_server.frontends.vercel import UIMessage
 
 LOST = "my order is lost"
@@ -394,7 +395,7 @@ async def test_a_stream_counts_against_the_cap() -> None:
 def test_a_reply_that_begins_anew_is_shown_once_it_is_whole(
     reply: str, texts: dict[str, str]
 ) -> None:
-    message = UIMessage("run", live=True)
+    message = Answer(UIMessage(), live=True)
     first: dict[str, Any] = {"seq": 2, "key": "llm/1", "attempt": 1, "thinking": ""}
     items: list[Any] = [
         ReplyDelta(seq=2, key="llm/1", attempt=1, text="One", thinking="Hm."),

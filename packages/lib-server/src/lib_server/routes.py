@@ -19,7 +19,7 @@ from lib_server.api import (
     spend,
     trace,
 )
-from lib_server.frontends import vercel
+from lib_server.frontends import agui, vercel
 from lib_server.mcp import metadata
 from lib_server.mcp import route as mcp
 from lib_server.openai import chat, responses
@@ -38,6 +38,7 @@ ROUTES: Final[tuple[AnyRoute, ...]] = (
     *chat.ROUTES,
     *responses.ROUTES,
     *vercel.ROUTES,
+    *agui.ROUTES,
     *spend.ROUTES,
     *me.ROUTES,
     *keys.ROUTES,

@@ -151,7 +151,8 @@ class Operations:
             if await _has_taken(call, task, message.message_id):
                 return task
             decisions = _decisions_in_words(message, await self._view(call, task, 0))
-        await chats.decide_all(call, task.session, decisions, signal_id=message.message_id)
+        await chats.turn_of(call, task.session, [ref for ref, _, _ in decisions])
+        await chats.decide_all(call, decisions, signal_id=message.message_id)
         return task
 
     # -- tasks -----------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import astuple, dataclass
 from typing import Annotated, Any
@@ -23,7 +23,7 @@ from lib_server.api.approvals import decide
 from lib_server.api.runs import allowed_budget, messages
 from lib_server.api.sessions import admitted_turn
 from lib_server.bodies import Decide, Digest, Id, UserMessage
-from lib_server.openai.follow import with_idle
+from lib_server.other_apis import with_idle
 from lib_server.problems import Problem
 from lib_server.routing import Call, check_right
 
@@ -55,9 +55,8 @@ async def begin(call: Call[Any, Any], chat_id: str, agent: str | None) -> Sessio
     Raises:
         Problem: `agent_not_found`, `invalid`, `idempotency_mismatch`: another agent answers it.
     """
-    if agent is not None and agent not in call.engine.agents:
-        raise Problem("agent_not_found", "no agent has this name")
     session = await find(call, chat_id)
+    await check_agent(call, session, agent)
     if session is None:
         name = agent or _only_agent(call)
         return await call.engine.start_session(
@@ -67,9 +66,19 @@ async def begin(call: Call[Any, Any], chat_id: str, agent: str | None) -> Sessio
             turn_budget=allowed_budget(call, name, None, field="agent"),
             idempotency_key=_key(call, chat_id),
         )
-    if agent not in (None, await agent_of(call, session)):
-        raise Problem("idempotency_mismatch", "another agent answers this chat: begin a new one")
     return session
+
+
+async def check_agent(call: Call[Any, Any], session: Session | None, agent: str | None) -> None:
+    """Refuse an agent that does not answer a chat.
+
+    Raises:
+        Problem: `agent_not_found`, `idempotency_mismatch`.
+    """
+    if agent is not None and agent not in call.engine.agents:
+        raise Problem("agent_not_found", "no agent has this name")
+    if session is not None and agent not in (None, await agent_of(call, session)):
+        raise Problem("idempotency_mismatch", "another agent answers this chat: begin a new one")
 
 
 def _only_agent(call: Call[Any, Any]) -> str:
@@ -217,34 +226,42 @@ def approval_ref(text: str) -> ApprovalRef:
         raise Problem("approval_not_found", "no call has this id") from None
 
 
-async def decide_all(
-    call: Call[Any, Any],
-    session: Session,
-    decisions: list[tuple[ApprovalRef, bool, str]],
-    *,
-    signal_id: str | None = None,
-) -> Turn:
-    """Decide about calls of one turn, and return the turn; each may be sent again.
-
-    Args:
-        call: the request.
-        session: of the chat.
-        decisions: which call, whether it is approved, and why.
-        signal_id: names them in the log; None makes names.
+async def turn_of(call: Call[Any, Any], session: Session, refs: Sequence[ApprovalRef]) -> Turn:
+    """Return the turn that calls belong to, for a caller who may decide about them.
 
     Raises:
-        Problem: `forbidden`, `approval_not_found`, `digest_mismatch`, `already_decided`,
-            `not_pending`; the decisions before it stand.
+        Problem: `forbidden`, `approval_not_found`.
     """
     check_right(call.principal, "approve")
     turns = {turn.run_id: turn for turn in await session.turns()}
-    named = {ref.turn_run_id for ref, _, _ in decisions}
+    named = {ref.turn_run_id for ref in refs}
     if len(named) != 1 or not named <= turns.keys():
         raise Problem("approval_not_found", "no turn of this chat has such calls")
-    for ref, approved, comment in decisions:
+    for ref in refs:
         info = await call.store.run(ref.run_id)
         if info is None or info.root_id != session.id:
             raise Problem("approval_not_found", "no call of this chat has this id")
+    return turns[named.pop()]
+
+
+async def decide_all(
+    call: Call[Any, Any],
+    decisions: Sequence[tuple[ApprovalRef, bool, str]],
+    *,
+    signal_id: str | None = None,
+) -> None:
+    """Decide about calls of one turn; each decision may be sent again.
+
+    Args:
+        call: the request.
+        decisions: which call of `turn_of`, whether it is approved, and why.
+        signal_id: names them in the log; None makes names.
+
+    Raises:
+        Problem: `approval_not_found`, `digest_mismatch`, `already_decided`, `not_pending`; the
+            decisions before it stand.
+    """
+    for ref, approved, comment in decisions:
         body = Decide(
             decision="approve" if approved else "deny",
             arguments_digest=ref.digest,
@@ -252,4 +269,3 @@ async def decide_all(
         )
         run = call.engine.run(ref.run_id, tenant=call.principal.tenant)
         await decide(call, run, ref.key, body, signal_id=signal_id)
-    return turns[named.pop()]

@@ -18,19 +18,24 @@ from lib.engine import Result, Run
 from lib.events import RunInfo
 from lib_server.api.runs import IDEMPOTENCY_KEY
 from lib_server.bodies import Answer, Empty, Name
-from lib_server.openai.content import Conversation, Lenient, as_messages
+from lib_server.openai.content import Conversation, as_messages
 from lib_server.openai.follow import (
     Answered,
-    Streamed,
     answered,
-    data_event,
     failed,
     follow,
     notice,
     seconds,
     start,
-    streams_replies,
     wait,
+)
+from lib_server.other_apis import (
+    Lenient,
+    RunState,
+    Streamed,
+    data_event,
+    run_state,
+    streams_replies,
 )
 from lib_server.problems import Problem
 from lib_server.routing import AnyRoute, Call, Route, answer
@@ -76,14 +81,6 @@ class CreateChatCompletion(Lenient):
         None, description="none: an agent has its own"
     )
     response_format: TextFormat | None = None
-
-
-class RunState(Answer):
-    """The run behind an answer."""
-
-    id: str
-    outcome: str | None = Field(description="null while it is open")
-    waiting_for: str | None = Field(description="in words; null once it has ended")
 
 
 class ChatAnswer(Answer):
@@ -170,12 +167,6 @@ async def _complete(call: Call[Empty, CreateChatCompletion]) -> ASGIApp:
 def run_headers(run: Run) -> dict[str, str]:
     """Return the headers that name the run of an answer."""
     return {"x-run-id": run.id} | ({"idempotent-replayed": "true"} if run.repeated else {})
-
-
-def run_state(result: Result[Any]) -> RunState:
-    """Return a run as an answer names it."""
-    waits = None if result.waiting_for is None else str(result.waiting_for)
-    return RunState(id=result.run_id, outcome=result.outcome, waiting_for=waits)
 
 
 def _finish_reason(result: Result[Any]) -> FinishReason:

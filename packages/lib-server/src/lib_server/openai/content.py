@@ -6,26 +6,18 @@ instructions from its author only. Calls and results of tools are refused: an ag
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from lib_server.bodies import BASE_64, AttachmentPart, TextPart, UserMessage
+from lib_server.other_apis import DATA_URL, Lenient, attachment, source_of
 from lib_server.problems import Problem
 
-_DATA: Final = re.compile("data:([A-Za-z0-9_.+-]+/[A-Za-z0-9_.+-]+)(?:;[A-Za-z0-9_.=+-]+)*;base64,")
-
 Source = Annotated[
-    str, Field(json_schema_extra={"pattern": f"^(https://|{_DATA.pattern}{BASE_64}$)"})
+    str, Field(json_schema_extra={"pattern": f"^(https://|{DATA_URL.pattern}{BASE_64}$)"})
 ]
-
-
-class Lenient(BaseModel):
-    """A body whose fields beyond these are ignored, as clients send many."""
-
-    model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False, defer_build=True)
 
 
 # -- parts -------------------------------------------------------------------------------------
@@ -153,23 +145,6 @@ def _part(content: Content, field: str) -> TextPart | AttachmentPart:
     return attachment(_attachment(content), field)
 
 
-def attachment(fields: dict[str, Any], field: str) -> AttachmentPart:
-    """Return content beside text.
-
-    Args:
-        fields: of the part; see `source_of`.
-        field: where it stands in the body, for errors.
-
-    Raises:
-        Problem: `invalid`.
-    """
-    try:
-        return AttachmentPart.model_validate(fields, strict=False)
-    except ValidationError as error:
-        detail = error.errors(include_url=False, include_context=False, include_input=False)
-        raise Problem("invalid", errors=[(field, detail[0]["msg"])]) from None
-
-
 def _attachment(content: Any) -> dict[str, Any]:
     match content:
         case ImageContent(image_url=ImageURL(url=url)) | InputImage(image_url=url):
@@ -181,11 +156,3 @@ def _attachment(content: Any) -> dict[str, Any]:
             return {"type": "file", "name": file.filename, **source_of(file.file_data)}
         case _:
             raise TypeError(type(content).__name__)
-
-
-def source_of(url: str) -> dict[str, str]:
-    """Return where the content of a part is: in a `data:` URL, or behind another one."""
-    data = _DATA.match(url)
-    if data is None:
-        return {"url": url}
-    return {"data": url[data.end() :], "media_type": data[1].lower()}

@@ -5,16 +5,10 @@ The run never depends on the request: it goes on if the client leaves, or the se
 
 from __future__ import annotations
 
-import asyncio
-import json
-import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
-
-from starlette.requests import ClientDisconnect
-from starlette.types import Receive, Scope, Send
+from typing import Any, Final
 
 from lib.engine import (
     ApprovalRequested,
@@ -37,13 +31,10 @@ from lib_server.api.runs import (
     messages,
 )
 from lib_server.bodies import UserMessage
-from lib_server.problems import Problem, openai_error, problem_of
+from lib_server.other_apis import attended, data_event, why_failed, with_idle
+from lib_server.problems import Problem, openai_error
 from lib_server.routing import Call
-from lib_server.sse import HEADERS, HEARTBEAT
 
-_log = logging.getLogger("lib_server")
-
-T = TypeVar("T")
 _BREAK: Final = "\n\n"
 
 
@@ -103,16 +94,6 @@ async def start(
             tracestate=call.request.headers.get("tracestate"),
             stream=stream,
         )
-
-
-def streams_replies(call: Call[Any, Any], agent: str) -> bool:
-    """Return False for an agent of whose answer only the whole can be read.
-
-    That is an answer of a type, and one of a team that writes drafts on the way to it.
-    """
-    spec = call.engine.agents[agent]
-    drafts = getattr(getattr(spec, "algorithm", None), "drafts", False)
-    return getattr(spec, "output", None) is None and not drafts
 
 
 # -- what is written ---------------------------------------------------------------------------
@@ -187,29 +168,6 @@ async def follow(run: Run, *, live: bool, idle_s: float) -> AsyncGenerator[str |
                 yield text
 
 
-async def with_idle(
-    stream: AsyncGenerator[StreamItem[Any]], idle_s: float
-) -> AsyncGenerator[StreamItem[Any] | None]:
-    """Yield the items of a run up to its end, and None after so many seconds without."""
-    async with aclosing(stream) as items:
-        coming = asyncio.ensure_future(anext(items))
-        try:
-            while True:
-                await asyncio.wait([coming], timeout=idle_s)
-                if not coming.done():
-                    yield None
-                    continue
-                item = coming.result()
-                yield item
-                if isinstance(item, RunEnded):
-                    return
-                coming = asyncio.ensure_future(anext(items))
-        finally:
-            coming.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await coming
-
-
 # -- how it ends -------------------------------------------------------------------------------
 
 
@@ -250,13 +208,6 @@ async def answered(call: Call[Any, Any], result: Result[Any]) -> Answered:
     )
 
 
-def why_failed(result: Result[Any]) -> str:
-    """Return the reason of a run that has failed."""
-    error = result.error or {}
-    parts = (error.get("type"), error.get("message"), result.reason)
-    return ": ".join([str(part) for part in parts if part][:2])
-
-
 def output_tokens(log: Sequence[Event]) -> int:
     """Return how many tokens the model calls of a log have written."""
     return sum(
@@ -285,103 +236,9 @@ async def wait(call: Call[Any, Any], run: Run) -> Result[Any]:
     return await attended(call, last())
 
 
-async def attended(call: Call[Any, Any], work: Coroutine[Any, Any, T]) -> T:
-    """Do what a client waits for, as long as it does and the server takes requests.
-
-    Raises:
-        Problem: `draining`.
-        ClientDisconnect: the client has gone.
-    """
-    working = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(_disconnected(call.request.receive))
-    ending = asyncio.ensure_future(call.services.channels.ending.wait())
-    try:
-        await asyncio.wait([working, gone, ending], return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            return working.result()
-        if gone.done():
-            raise ClientDisconnect
-        detail = "the run goes on: send the request again, with the same Idempotency-Key"
-        raise Problem("draining", detail, retry_after_s=1)
-    finally:
-        for each in (working, gone, ending):
-            each.cancel()
-        await asyncio.wait([working, gone, ending])
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-# -- streams -----------------------------------------------------------------------------------
-
-
-class Streamed:
-    """An ASGI response: server-sent events made of a run; a disconnect leaves the run alone."""
-
-    def __init__(
-        self,
-        call: Call[Any, Any],
-        events: AsyncGenerator[bytes],
-        *,
-        headers: dict[str, str],
-        failure: Callable[[Problem], bytes],
-    ) -> None:
-        """Send events.
-
-        Args:
-            call: the request.
-            events: b"" where nothing has come for a while.
-            headers: further headers of the answer.
-            failure: makes the last event of a stream that cannot go on.
-        """
-        self._call = call
-        self._events = events
-        self._headers = [(name.encode(), value.encode()) for name, value in headers.items()]
-        self._failure = failure
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it."""
-        headers = [*HEADERS, *self._headers]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        try:
-            async with aclosing(self._events):
-                await attended(self._call, self._send_all(send))
-            content = b""
-        except (ClientDisconnect, TimeoutError):
-            return
-        except Exception as error:  # noqa: BLE001 - the boundary of a stream; _problem logs it
-            content = self._failure(_problem(error))
-        await send({"type": "http.response.body", "body": content, "more_body": False})
-
-    async def _send_all(self, send: Send) -> None:
-        recheck, stalled_s = self._call.recheck(), self._call.services.limits.stalled_s
-        async for content in self._events:
-            async with asyncio.timeout(stalled_s):
-                body = content or HEARTBEAT
-                await send({"type": "http.response.body", "body": body, "more_body": True})
-            if not await recheck.passes():
-                raise Problem("unauthenticated", "the credential is no longer valid")
-
-
-def _problem(error: Exception) -> Problem:
-    problem = error if isinstance(error, Problem) else problem_of(error)
-    if problem is not None:
-        return problem
-    _log.error("a stream failed", exc_info=error)
-    return Problem("internal", "the log of the server has the cause")
-
-
 def failed(problem: Problem) -> bytes:
     """Return the event with which a stream of chat completions fails."""
     return data_event(openai_error(problem))
-
-
-def data_event(value: Any, name: str = "") -> bytes:
-    """Return a server-sent event, with a name where the API has names."""
-    lead = f"event: {name}\n" if name else ""
-    return f"{lead}data: {json.dumps(value, separators=(',', ':'))}\n\n".encode()
 
 
 def seconds(info: RunInfo) -> int:

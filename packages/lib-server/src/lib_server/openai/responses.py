@@ -21,25 +21,24 @@ from lib.events import RunInfo
 from lib.llm import Message, message_from_json
 from lib_server.api.runs import IDEMPOTENCY_KEY
 from lib_server.bodies import Answer, Empty, Id, Name, Prompt
-from lib_server.openai.chat import (
-    RUN_PROBLEMS,
-    RunState,
-    TextFormat,
-    run_headers,
-    run_state,
-)
-from lib_server.openai.content import ChatMessage, Conversation, Lenient, as_messages
+from lib_server.openai.chat import RUN_PROBLEMS, TextFormat, run_headers
+from lib_server.openai.content import ChatMessage, Conversation, as_messages
 from lib_server.openai.follow import (
     Answered,
-    Streamed,
     answered,
-    data_event,
     follow,
     notice,
     seconds,
     start,
-    streams_replies,
     wait,
+)
+from lib_server.other_apis import (
+    Lenient,
+    RunState,
+    Streamed,
+    data_event,
+    run_state,
+    streams_replies,
 )
 from lib_server.problems import Problem, openai_error
 from lib_server.routing import AnyRoute, Call, Route, answer
