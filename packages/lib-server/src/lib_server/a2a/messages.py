@@ -16,7 +16,7 @@ from pydantic.alias_generators import to_camel
 from lib_server.a2a.config import DATA, TEXT, A2AConfig
 from lib_server.a2a.errors import A2AError
 from lib_server.bodies import Id, TextPart, UserMessage
-from lib_server.openai.content import attachment
+from lib_server.other_apis import attachment
 from lib_server.problems import Problem
 
 _BINARY: Final = "application/octet-stream"

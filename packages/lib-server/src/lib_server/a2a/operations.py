@@ -37,7 +37,7 @@ from lib_server.a2a.messages import (
 from lib_server.a2a.tasks import Json, Task, View
 from lib_server.frontends import chats
 from lib_server.frontends.chats import ApprovalRef
-from lib_server.openai.follow import attended, streams_replies, with_idle
+from lib_server.other_apis import attended, streams_replies, with_idle
 from lib_server.routing import Call, check_right
 
 _CANCEL_S: Final = 5.0

@@ -32,7 +32,7 @@ from lib_server.a2a.operations import Events, Operations, no_push
 from lib_server.a2a.tasks import Json
 from lib_server.bodies import Query
 from lib_server.edge.authentication import base_url
-from lib_server.openai.follow import Streamed, data_event
+from lib_server.other_apis import Streamed, data_event
 from lib_server.problems import Problem
 from lib_server.routing import JSON, AnyRoute, Call, Route
 
