@@ -251,6 +251,7 @@ async def test_a_page_that_is_loaded_again_has_the_open_answer_and_its_interrupt
     async with serving(Server(agents())) as up:
         await run(up, request(user("hi")))
         stopped = await run(up, request(user(LOST), run="r2"))
+        again = await run(up, request(user(LOST), run="r2 again"))
         loaded = await run(up, request(run="r3"))
         resume = [answer_to(interrupts_of(loaded)[0], approved=True)]
         rest = await run(up, request(run="r4", resume=resume))
@@ -259,7 +260,7 @@ async def test_a_page_that_is_loaded_again_has_the_open_answer_and_its_interrupt
     before = loaded[1]["messages"]
     assert [each["content"] for each in before] == ["hi", "You wrote: hi", LOST]
     assert joined(loaded[2:-1]) == joined(stopped[1:-1])
-    assert interrupts_of(loaded) == interrupts_of(stopped)
+    assert interrupts_of(loaded) == interrupts_of(again) == interrupts_of(stopped)
     assert text_of(rest) == "Done: paid back."
     messages = whole[1]["messages"]
     assert messages[:3] == before

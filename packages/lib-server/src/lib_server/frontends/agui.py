@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field, ValidationError
 from starlette.types import ASGIApp
 
 from lib.engine import GuardJudged, Result, Session, Turn, WaitingCall
+from lib.errors import IdempotencyMismatch
 from lib.events import Event
 from lib.events import kinds as k
 from lib.events.payloads import fits
@@ -215,11 +216,15 @@ class _Thread:
         self.headers: dict[str, str] = {}
 
     async def send(self, message: UserMessage) -> None:
-        """Send a message, and answer with its turn."""
+        """Send a message, and answer with its turn; with the open one if that has the same."""
         call = self._call
         session = await chats.begin(call, call.body.thread_id, call.path("agent"))
-        turn = await chats.send(call, session, call.body.run_id, message)
-        await self._follow(session, turn)
+        last = (await session.turns())[-1:]
+        if last and (await last[0].result(wait=False)).outcome is None:
+            with suppress(IdempotencyMismatch):  # another message
+                await self._follow(session, await chats.send(call, session, last[0].id, message))
+                return
+        await self._follow(session, await chats.send(call, session, call.body.run_id, message))
 
     async def resume(self, entries: Sequence[ResumeEntry]) -> None:
         """Decide about the calls that wait, all of them, and go on behind the decisions."""
