@@ -118,7 +118,7 @@ async def test_problems_are_typed_errors() -> None:
             _ = [run async for run in client.runs(user="")]
 
     assert (missing.value.status, missing.value.code) == (404, "run_not_found")
-    assert missing.value.request_id.startswith("req_")
+    assert (missing.value.request_id or "").startswith("req_")
     assert (denied.value.status, denied.value.more) == (403, {"scope": "run"})
     assert unknown.value.status == 401
     assert "secret-key" not in str(unknown.value)

@@ -40,13 +40,13 @@ class ClientError(RemoteError):
     ) -> None:
         self.code: str = code
         self.detail: str = detail
-        self.request_id: str = request_id
         self.errors: Sequence[Mapping[str, str]] = errors
         self.more: Mapping[str, Any] = more or {}
         lead = "" if status is None else f"{status} {code}: " if code else f"{status}: "
         super().__init__(
             f"{lead}{detail}", status=status, retryable=retryable, retry_after_s=retry_after_s
         )
+        self.request_id = request_id or None
 
 
 class AccessDenied(ClientError):
