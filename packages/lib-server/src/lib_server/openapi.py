@@ -228,7 +228,7 @@ def _responses(
         if model in links:
             response["links"] = links[model]
         if route.events and status == HTTPStatus.OK:
-            response.setdefault("content", {})["text/event-stream"] = {"schema": {"type": "string"}}
+            response.setdefault("content", {})["text/event-stream"] = {"schema": {}}
         responses[str(status)] = response
     shape, media_type = _ERRORS[route.errors]
     schema = places[shape, "serialization"]
