@@ -6,7 +6,7 @@ Source: modelcontextprotocol.io, extension `io.modelcontextprotocol/tasks`, 2026
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from mcp_types import Request, RequestParams, Result
 
@@ -64,7 +64,7 @@ class GetTaskRequest(Request[TaskParams, Literal["tasks/get"]]):
     """Asks for the state of a task."""
 
     method: Literal["tasks/get"] = "tasks/get"
-    name_param = "taskId"
+    name_param: ClassVar[str | None] = "taskId"
     params: TaskParams
 
 
@@ -72,7 +72,7 @@ class UpdateTaskRequest(Request[UpdateTaskParams, Literal["tasks/update"]]):
     """Answers questions of a task."""
 
     method: Literal["tasks/update"] = "tasks/update"
-    name_param = "taskId"
+    name_param: ClassVar[str | None] = "taskId"
     params: UpdateTaskParams
 
 
@@ -80,5 +80,5 @@ class CancelTaskRequest(Request[TaskParams, Literal["tasks/cancel"]]):
     """Asks for the end of a task."""
 
     method: Literal["tasks/cancel"] = "tasks/cancel"
-    name_param = "taskId"
+    name_param: ClassVar[str | None] = "taskId"
     params: TaskParams

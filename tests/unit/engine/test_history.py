@@ -111,7 +111,7 @@ async def test_an_algorithm_that_keeps_no_conversation_leaves_question_and_answe
             return Finish(outcome="COMPLETED", output=f"after {state}" if state else "")
 
     store = Counting()
-    engine = make_engine(StrictClient(echo), store=store, agent=Parrot())  # pyright: ignore[reportArgumentType] - any will do
+    engine = make_engine(StrictClient(echo), store=store, agent=Parrot())
     async with engine:
         session = await engine.start_session()
         outputs = [(await (await session.send(w)).result()).output for w in ("a", "b", "c")]
