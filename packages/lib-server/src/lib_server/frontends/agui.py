@@ -181,6 +181,7 @@ def _part(part: _TextContent | _MediaContent, pointer: str) -> TextPart | Attach
 async def _run(call: Call[Empty, RunAgentInput]) -> ASGIApp:
     call.check_not_draining()
     call.services.quotas.check_streams(call.principal)
+    await chats.check_agent(call, None, call.path("agent"))
     message = _new_message(call.body)
     stream = _Thread(call)
     try:
