@@ -98,6 +98,13 @@ class Process:
         self._listening.set()
 
 
+class SharedStore(MemoryEventStore):
+    """A store in memory that stays open when one of its engines closes it, as a server's would."""
+
+    async def close(self) -> None:
+        """Leave it open to the others."""
+
+
 class Local:
     """A part over a store in the memory of this process: it cannot be killed, only stopped."""
 

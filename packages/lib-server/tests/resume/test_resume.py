@@ -20,10 +20,9 @@ import pytest
 from server_kit import Sent, parsed
 
 from lib._util.clock import SYSTEM_CLOCK
-from lib.events import MemoryEventStore
 from servers import postgres, redis
 
-from .processes import Local, Part, Process
+from .processes import Local, Part, Process, SharedStore
 
 LONG = bool(os.environ.get("LIB_TEST_LONG"))
 RUNS, DISTURBANCES = (200, 60) if LONG else (4, 3)
@@ -175,7 +174,7 @@ async def a_world(kind: str, place: Path, seed: int) -> AsyncGenerator[World]:
     servers: list[Part]
     workers: list[Part]
     if kind == "memory":
-        store = MemoryEventStore()
+        store = SharedStore()
         servers, workers = (
             [Local("server", store), Local("server", store)],
             [Local("worker", store)],
@@ -226,11 +225,10 @@ async def test_each_client_sees_each_event_once_and_in_order(kind: str, tmp_path
     seed = 1
     async with a_world(kind, tmp_path, seed) as world:
         turn = asyncio.Semaphore(AT_ONCE)
-        disturbing = asyncio.create_task(world.disturb())
         async with asyncio.TaskGroup() as group:
+            group.create_task(world.disturb())
             for number in range(RUNS):
                 group.create_task(follow(world, number, seed, turn))
-        await disturbing
         listed, cursor = set[str](), ""
         while cursor is not None:
             page = await world.send("GET", f"/v1/runs?limit=200{cursor and f'&cursor={cursor}'}")
