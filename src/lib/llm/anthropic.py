@@ -367,13 +367,9 @@ class ReplyBuilder:
         Raises:
             InvalidReply: it is not complete, or holds a tool call without a name.
         """
-        if not self.complete:
-            raise InvalidReply("the stream ended before the reply did", retryable=True)
         stop: Stop = _STOPS.get(self._stop, "other")
         self._keep_others()
-        parts = self._blocks.parts(cut_off=stop == "length")
-        if self._blocks.calls and stop == "stop":
-            stop = "tool_calls"
+        parts, stop = self._blocks.end(stop, complete=self.complete, cut_off=stop == "length")
         return Reply(parts, _usage(self._usage), stop, self._model, self._id)
 
     def _event(self, event: Mapping[str, Any]) -> list[Delta]:

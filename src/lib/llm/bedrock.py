@@ -520,14 +520,10 @@ class ReplyBuilder:
         Raises:
             InvalidReply: it is not complete, or the model wrote what cannot be read.
         """
-        if not self.complete:
-            raise InvalidReply("the stream ended before the reply did", retryable=True)
         if self._stop in _MALFORMED:
             raise InvalidReply("the model wrote what the server cannot read", retryable=True)
         stop: Stop = _STOPS.get(self._stop, "other")
-        parts = self._blocks.parts(cut_off=stop == "length")
-        if self._blocks.calls and stop == "stop":
-            stop = "tool_calls"
+        parts, stop = self._blocks.end(stop, complete=self.complete, cut_off=stop == "length")
         return Reply(parts, self._usage, stop, self._model, self.id)
 
     def _start(self, number: int, block: Mapping[str, Any]) -> list[Delta]:

@@ -409,16 +409,12 @@ class ReplyBuilder:
         Raises:
             InvalidReply: it is not complete, or the model wrote a call that cannot be read.
         """
-        if not self.complete:
-            raise InvalidReply("the stream ended before the reply did", retryable=True)
         if self._finish in _MALFORMED:
             raise InvalidReply("the model wrote what the server cannot read", retryable=True)
         stop: Stop = _STOPS.get(self._finish, "other")
         if self._blocked or self._finish in _FILTERED:
             stop = "content_filter"
-        parts = self._blocks.parts()
-        if self._blocks.calls and stop == "stop":
-            stop = "tool_calls"
+        parts, stop = self._blocks.end(stop, complete=self.complete)
         return Reply(parts, self._usage, stop, self._model, self._id)
 
     def _part(self, part: Mapping[str, Any]) -> list[Delta]:

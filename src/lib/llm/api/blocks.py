@@ -8,7 +8,7 @@ from typing import Any
 
 from lib.errors import InvalidReply
 from lib.llm.api.fields import read_arguments
-from lib.llm.client import Delta, ToolCallDelta
+from lib.llm.client import Delta, Stop, ToolCallDelta
 from lib.llm.parts import Part, Text, Thinking, ToolCall
 
 
@@ -40,11 +40,6 @@ class Blocks:
 
     def __len__(self) -> int:
         return len(self._blocks)
-
-    @property
-    def calls(self) -> int:
-        """The number of tool calls."""
-        return self._calls
 
     def text(self, number: int, piece: str) -> list[Delta]:
         """Add text."""
@@ -112,6 +107,24 @@ class Blocks:
                     if text or block.signature:
                         out.append(Text(text, extra=_extra(block)))
         return tuple(out)
+
+    def end(
+        self, stop: Stop, *, complete: bool, cut_off: bool = False
+    ) -> tuple[tuple[Part, ...], Stop]:
+        """Return the parts, and why the model stopped: to call tools, if there are calls.
+
+        Args:
+            stop: the reason that the server gives.
+            complete: the server has sent the whole reply.
+            cut_off: see `parts`.
+
+        Raises:
+            InvalidReply: it has not, or a call has no name.
+        """
+        if not complete:
+            raise InvalidReply("the stream ended before the reply did", retryable=True)
+        calls = self._calls and stop == "stop"
+        return self.parts(cut_off=cut_off), "tool_calls" if calls else stop
 
     def _tool_call(
         self, block: _Block, text: str, taken: Collection[str], *, begun: bool
