@@ -102,6 +102,7 @@ async def test_calls_of_unknown_outcome_have_pages_and_tenants_and_go_with_their
     assert [run_id for run_id, _ in own] == ["run-1", "run-2", "run-3"]
     assert [run_id for run_id, _ in behind] == ["run-2", "run-3"]
     assert [run_id for run_id, _ in left] == ["run-0", "run-1", "run-3"]
+    assert "run-2" not in repr(vars(outcomes)), "what is erased stays in no process"
 
 
 async def test_of_open_runs_only_what_has_come_since_is_read_for_approvals() -> None:

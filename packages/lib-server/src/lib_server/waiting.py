@@ -125,13 +125,18 @@ class UnknownOutcomes:
                     yield call
 
     async def _infos(self, store: EventStore, tenant: str | None) -> list[RunInfo]:
-        """Return the runs with such calls that a caller may see, the oldest first."""
+        """Return the runs with such calls that a caller may see, the oldest first.
+
+        Nothing of a run that was erased is kept.
+        """
         found: list[RunInfo] = []
         for run_id, unknown in list(self._runs.items()):
             of_tenant = [call for call in unknown.calls.values() if tenant in (None, call.tenant)]
             info = await store.run(run_id) if of_tenant else None
             if info is not None:
                 found.append(info)
+            elif of_tenant and await self._store.run(run_id) is None:
+                self._runs.pop(run_id, None)
         return sorted(found, key=_place)
 
     async def _read(self) -> None:
