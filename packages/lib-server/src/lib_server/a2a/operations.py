@@ -17,7 +17,6 @@ from lib.engine import (
     ReplyReset,
     RunEnded,
     StreamItem,
-    Turn,
 )
 from lib.events import RunInfo, RunQuery
 from lib.events import kinds as k
@@ -257,7 +256,7 @@ class Operations:
         live = self._config.answer is None and streams_replies(call, self._agent(call))
         events = _TaskEvents(task, view, live=live)
         idle_s = call.services.limits.heartbeat_s
-        async with aclosing(with_idle(_items(task.turn, view.seq), idle_s)) as items:
+        async with aclosing(with_idle(chats.items_of(task.turn, view.seq), idle_s)) as items:
             async for item in items:
                 if isinstance(item, RunEnded):
                     break
@@ -275,23 +274,6 @@ class Operations:
 def _may_change_state(item: StreamItem[Any] | None) -> bool:
     """Return True if the task may wait for input, or no longer; None may hide it in a child run."""
     return item is None or isinstance(item, ApprovalRequested | ApprovalDecided)
-
-
-async def _items(turn: Turn, after: int) -> AsyncGenerator[StreamItem[Any]]:
-    """Yield the items of the run of a turn, once it has begun."""
-    run = turn.run
-    run.keep_deltas()
-    turn.drop_deltas()
-    if not after:
-        async with aclosing(turn.events()) as events:
-            async for _ in events:
-                break
-            else:  # it was cancelled before
-                yield RunEnded(seq=0, result=await turn.result(wait=False))
-                return
-    async with aclosing(run.stream(after=after)) as items:
-        async for item in items:
-            yield item
 
 
 class _TaskEvents:

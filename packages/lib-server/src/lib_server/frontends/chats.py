@@ -137,7 +137,7 @@ async def happenings(
     Yields None for each heartbeat without anything.
     """
     idle_s = call.services.limits.heartbeat_s
-    async with aclosing(with_idle(_items(turn, after), idle_s)) as items:
+    async with aclosing(with_idle(items_of(turn, after), idle_s)) as items:
         async for item in items:
             if isinstance(item, RunEnded):
                 yield item.result
@@ -150,7 +150,8 @@ async def happenings(
                     return
 
 
-async def _items(turn: Turn, after: int) -> AsyncGenerator[StreamItem[Any]]:
+async def items_of(turn: Turn, after: int) -> AsyncGenerator[StreamItem[Any]]:
+    """Yield the items of the run of a turn behind a `seq`, once the run has begun."""
     run = turn.run
     run.keep_deltas()
     turn.drop_deltas()
