@@ -247,7 +247,7 @@ async def test_a_call_that_waits_for_a_person_ends_the_answer(*, stream: bool) -
         runs = await runs_of(up)
 
     assert finish == "stop"
-    assert path in text
+    assert f"{path}\n\nAll that waits" in text, "a list of Markdown ends with a blank line"
     assert "refund" in text
     assert "secret-7" not in text
     assert after == "Paid back."

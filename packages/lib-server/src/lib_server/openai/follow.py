@@ -185,7 +185,7 @@ def notice(call: Call[Any, Any], result: Result[Any]) -> str:
         f"All that waits: GET {root}/v1/approvals. The run goes on after the decision; its answer "
         f"is then at GET {root}/v1/runs/{result.run_id}/result."
     )
-    return "\n".join(["This waits for a person to approve or deny:", *lines, last])
+    return "\n".join(["This waits for a person to approve or deny:", *lines, "", last])
 
 
 async def answered(call: Call[Any, Any], result: Result[Any]) -> Answered:
