@@ -1,5 +1,6 @@
 """Conditions of every test: blocking calls on the event loop are errors."""
 
+import faulthandler
 import gc
 import inspect
 import os
@@ -10,8 +11,10 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 from blockbuster import BlockBuster
 from hypothesis import HealthCheck, settings
 from pydantic import create_model
@@ -75,6 +78,23 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         sys.settrace(tracer)
         # The first call of a function lets the tracer, written in C, take over again.
         threading.settrace(of_threads)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Generator[None]:
+    """End the worker of a test that its time-out does not end, and show where it hangs.
+
+    What the signal raises in a callback of an event loop, the loop writes down and goes on.
+    """
+    stderr = item.config.stash[fault_handler_stderr_fd_key]
+    faulthandler.dump_traceback_later(settings.timeout * 1.1, exit=True, file=stderr)
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_timeout_cancel_timer(item: pytest.Item) -> Generator[None]:
+    faulthandler.cancel_dump_traceback_later()
+    return (yield)
 
 
 @pytest.fixture(autouse=True)
