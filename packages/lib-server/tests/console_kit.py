@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import Any
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
-from playwright.async_api import Browser, Page
+from playwright.async_api import Browser, ConsoleMessage, Error, Page, Request
 from server_kit import Up, serving
 
 from browser.chromium import VIOLATIONS
@@ -122,8 +123,12 @@ async def opened(
     width: int = 1280,
     dark: bool = False,
     refused: bool = False,
+    alone: bool = False,
 ) -> AsyncGenerator[Opened]:
     """Serve, and open the console; at the end of the block nothing must have gone wrong.
+
+    The tests of a browser take turns in one page, for a new one takes longer than most tests. Each
+    server has an origin of its own, and so its own storage.
 
     Args:
         browser: a real one.
@@ -131,43 +136,70 @@ async def opened(
         width: of the window, in pixels.
         dark: the theme that the system asks for.
         refused: allow that requests are answered with errors, which browsers note.
+        alone: in a page of its own, as for a test that sets the clock of the page.
     """
     async with serving(server) as up:
-        context = await browser.new_context(
-            viewport={"width": width, "height": 800}, color_scheme="dark" if dark else "light"
-        )
-        context.set_default_timeout(HANGING_MS)
-        page = await context.new_page()
+        page = (None if alone else _left.pop(browser, None)) or await _new_page(browser)
+        await page.set_viewport_size({"width": width, "height": 800})
+        await page.emulate_media(color_scheme="dark" if dark else "light")
         console = Opened(page, up, refused=refused)
-        watch(console, f"http://127.0.0.1:{up.port}/")
-        await page.add_init_script(VIOLATIONS)
-        await page.goto(f"http://127.0.0.1:{up.port}/")
-        yield console
-        console.complaints += await page.evaluate("window.violations")
-        await context.close()
+        with watched(console, f"http://127.0.0.1:{up.port}/"):
+            await page.goto(f"http://127.0.0.1:{up.port}/")
+            yield console
+            console.complaints += await page.evaluate("window.violations")
+        if alone:
+            await page.context.close()
+        else:
+            await _leave(page)
+            _left[browser] = page
         assert console.complaints == []
 
 
-def watch(console: Opened, origin: str) -> None:
+_left: Final[WeakKeyDictionary[Browser, Page]] = WeakKeyDictionary()
+"""The page of each browser that the next test may have; a test that fails leaves none."""
+
+
+async def _new_page(browser: Browser) -> Page:
+    context = await browser.new_context()
+    context.set_default_timeout(HANGING_MS)
+    page = await context.new_page()
+    await page.add_init_script(VIOLATIONS)
+    return page
+
+
+async def _leave(page: Page) -> None:
+    """Leave nothing in the page for the test that has it next."""
+    await page.evaluate("localStorage.clear(), sessionStorage.clear()")
+    await page.goto("about:blank")
+    await page.mouse.move(-1, -1)
+    for other in page.context.pages:
+        if other is not page:
+            await other.close()
+
+
+@contextmanager
+def watched(console: Opened, origin: str) -> Generator[None]:
     """Note what goes wrong in a page."""
     page, complaints = console.page, console.complaints
-    page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
-    page.on(
-        "console",
-        lambda message: (
-            None
-            if console.refused and "Failed to load resource" in message.text
-            else complaints.append(f"console: {message.text}")
-        ),
-    )
-    page.on(
-        "request",
-        lambda request: (
-            None
-            if request.url.startswith((origin, "blob:"))
-            else complaints.append(f"request: {request.url}")
-        ),
-    )
+
+    def on_error(error: Error) -> None:
+        complaints.append(f"error: {error}")
+
+    def on_message(message: ConsoleMessage) -> None:
+        if not (console.refused and "Failed to load resource" in message.text):
+            complaints.append(f"console: {message.text}")
+
+    def on_request(request: Request) -> None:
+        if not request.url.startswith((origin, "blob:")):
+            complaints.append(f"request: {request.url}")
+
+    page.on("pageerror", on_error)
+    page.on("console", on_message)
+    page.on("request", on_request)
+    yield
+    page.remove_listener("pageerror", on_error)
+    page.remove_listener("console", on_message)
+    page.remove_listener("request", on_request)
 
 
 async def findings(page: Page) -> list[str]:

@@ -153,7 +153,8 @@ async def test_runs_that_have_failed_stand_in_the_inbox(browser: Browser) -> Non
             NewEvent(k.RUN_COMPLETED, {"outcome": "FAILED"}, moment),
         ]
         await store.append(run_id, log, expected=0)
-    async with opened(browser, Server(Engine(store, agents=[clerk()], drive=False))) as console:
+    server = Server(Engine(store, agents=[clerk()], drive=False))
+    async with opened(browser, server, alone=True) as console:
         page = console.page
         await page.clock.set_fixed_time(at + timedelta(minutes=70))
         await page.reload()

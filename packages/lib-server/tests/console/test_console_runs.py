@@ -102,7 +102,7 @@ async def test_a_server_without_runs_says_how_to_start_one(browser: Browser) -> 
 async def test_a_search_that_waits_leaves_the_address_of_the_run_that_it_has_opened(
     browser: Browser,
 ) -> None:
-    async with opened(browser, Server([clerk("yes")])) as console:
+    async with opened(browser, Server([clerk("yes")]), alone=True) as console:
         page = console.page
         wanted = await console.ask("clerk", "a")
         await page.get_by_role("link", name="Runs").click()

@@ -42,7 +42,7 @@ async def spent() -> Server:
 
 
 async def test_spend_is_drawn_by_day_and_group(browser: Browser) -> None:
-    async with opened(browser, await spent()) as console:
+    async with opened(browser, await spent(), alone=True) as console:
         page = console.page
         await page.clock.set_fixed_time(NOW)
         await page.get_by_role("link", name="Spend").click()
@@ -75,7 +75,7 @@ async def test_spend_is_drawn_by_day_and_group(browser: Browser) -> None:
     ("width", "dark"), [(390, False), (390, True), (1280, False), (1280, True)]
 )
 async def test_axe_finds_nothing_in_spend(browser: Browser, width: int, dark: bool) -> None:
-    async with opened(browser, await spent(), width=width, dark=dark) as console:
+    async with opened(browser, await spent(), width=width, dark=dark, alone=True) as console:
         page = console.page
         await page.clock.set_fixed_time(NOW)
         await console.go("spend")
