@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -255,7 +254,7 @@ def _delta_frame(live: LiveDelta) -> Frame:
 
 
 class Channels:
-    """The channels of one server: `async with channels.subscribe(info) as (subscriber, replies)`.
+    """The channels of one server: what happens in its runs, for each stream that subscribes.
 
     The feed of a partition is read as long as a stream of one of its runs is open.
 
@@ -297,9 +296,11 @@ class Channels:
         """The number of open streams."""
         return sum(len(channel.subscribers) for channel in self._channels.values())
 
-    @asynccontextmanager
-    async def subscribe(self, info: RunInfo) -> AsyncGenerator[tuple[Subscriber, list[Frame]]]:
-        """Yield what gets all that happens in a run from now on, and the present replies."""
+    async def subscribe(self, info: RunInfo) -> tuple[Subscriber, list[Frame]]:
+        """Return what gets all that happens in a run from now on, and the present replies.
+
+        `unsubscribe` it in the end. A context manager would cost each stream 0.5 KiB.
+        """
         partition = partition_of(info.root_id, self._engine.store.partitions)
         follower = self._followers.get(partition)
         if follower is None:
@@ -307,21 +308,28 @@ class Channels:
         follower.users += 1
         try:
             await follower.ready.wait()
-            channel = self._channel(info.run_id)
-            subscriber = Subscriber(self._limits.stream_queue)
-            if self.draining:
-                subscriber.end(DRAINING)
-            channel.subscribers.add(subscriber)
-            try:
-                yield subscriber, channel.replies_so_far()
-            finally:
-                channel.subscribers.discard(subscriber)
-                self._close_if_unused(info.run_id)
-        finally:
-            follower.users -= 1
-            if not follower.users:
-                del self._followers[partition]
-                follower.task.cancel()
+        except BaseException:
+            self._leave(partition)
+            raise
+        channel = self._channel(info.run_id)
+        subscriber = Subscriber(self._limits.stream_queue)
+        if self.draining:
+            subscriber.end(DRAINING)
+        channel.subscribers.add(subscriber)
+        return subscriber, channel.replies_so_far()
+
+    def unsubscribe(self, info: RunInfo, subscriber: Subscriber) -> None:
+        """Put no more, and stop reading what no other stream needs."""
+        self._channels[info.run_id].subscribers.discard(subscriber)
+        self._close_if_unused(info.run_id)
+        self._leave(partition_of(info.root_id, self._engine.store.partitions))
+
+    def _leave(self, partition: int) -> None:
+        follower = self._followers[partition]
+        follower.users -= 1
+        if not follower.users:
+            del self._followers[partition]
+            follower.task.cancel()
 
     def hold(self, run_id: str) -> None:
         """Keep what the model of a run writes for a stream that is about to come.

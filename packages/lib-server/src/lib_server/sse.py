@@ -54,6 +54,8 @@ HEADERS: Final = [
 class Recheck:
     """Checks the credentials of an open stream again and again."""
 
+    __slots__ = ("_clock", "_due_at", "_every_s", "_is_allowed")
+
     def __init__(
         self, is_allowed: Callable[[], Awaitable[bool]], *, clock: Clock, every_s: float
     ) -> None:
@@ -85,6 +87,11 @@ class Recheck:
 class RunStream:
     """An ASGI response: a run's events behind `after`; a disconnect leaves the run alone."""
 
+    __slots__ = (  # there is one of these for each open stream, mostly idle
+        *("_channels", "_ended", "_info", "_last"),
+        *("_limits", "_recheck", "_replied", "_store"),
+    )
+
     def __init__(
         self,
         store: EventStore,
@@ -112,7 +119,7 @@ class RunStream:
         self._limits = limits
         self._recheck = recheck
         self._ended = info.status == "closed"
-        self._replied: set[str] = set()
+        self._replied: frozenset[str] = frozenset()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
@@ -126,22 +133,23 @@ class RunStream:
             gone: is done when the client has gone; it is cancelled at the end.
             send: of the application.
         """
-        async with self._channels.subscribe(self._info) as (subscriber, replies):
+        subscriber, replies = await self._channels.subscribe(self._info)
+        try:
             gone.add_done_callback(lambda _: subscriber.end(_DISCONNECTED))
-            try:
-                await self._send(send, RETRY)
-                await self._send_log(subscriber, send)
-                await self._send(send, self._sent(replies))
-                await self._send_live(subscriber, send)
-                if subscriber.ended != _DISCONNECTED:
-                    await self._send(send, self._farewell(subscriber))
-            except TimeoutError:
-                _log.info("a stream was cut: its client has read nothing for a while")
-                return
-            except StoreError:
-                _log.exception("a stream ends early: the event store cannot be read")
-            finally:
-                gone.cancel()
+            await self._send(send, RETRY)
+            await self._send_log(subscriber, send)
+            await self._send(send, self._sent(replies))
+            await self._send_live(subscriber, send)
+            if subscriber.ended != _DISCONNECTED:
+                await self._send(send, self._farewell(subscriber))
+        except TimeoutError:
+            _log.info("a stream was cut: its client has read nothing for a while")
+            return
+        except StoreError:
+            _log.exception("a stream ends early: the event store cannot be read")
+        finally:
+            self._channels.unsubscribe(self._info, subscriber)
+            gone.cancel()
         if subscriber.ended != _DISCONNECTED:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -204,7 +212,7 @@ class RunStream:
                     contents.append(frame.content)
                 continue
             if frame.key:
-                self._replied.add(frame.key)
+                self._replied |= {frame.key}
             self._last = frame.seq
             self._ended = self._ended or frame.kind == k.RUN_COMPLETED
             contents.append(frame.content)
