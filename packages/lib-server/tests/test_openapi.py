@@ -8,10 +8,17 @@ from click.testing import CliRunner
 from server_kit import echo_agent, serving
 
 from lib_server import Server
+from lib_server.a2a import A2AConfig
 from lib_server.bodies import Empty
 from lib_server.cli import main
 from lib_server.problems import KINDS
 from lib_server.routes import ROUTES
+
+READ_BY_HANDLERS = {
+    "/a2a": ["application/json"],
+    "/mcp": ["application/json"],
+    "/v1/blobs": ["*/*"],
+}
 
 
 def test_every_route_is_in_the_document_and_nothing_else() -> None:
@@ -51,6 +58,13 @@ def test_every_route_reads_the_parameters_that_its_handler_takes() -> None:
 def test_every_problem_of_a_route_is_described() -> None:
     for route in ROUTES:
         assert set(route.problems) <= set(KINDS), route.path
+
+
+def test_a_body_that_its_handler_reads_has_its_media_type() -> None:
+    paths = Server(echo_agent(), a2a=A2AConfig()).openapi()["paths"]
+
+    types = {path: [*paths[path]["post"]["requestBody"]["content"]] for path in READ_BY_HANDLERS}
+    assert types == READ_BY_HANDLERS
 
 
 async def test_the_document_is_served_and_printed() -> None:

@@ -179,8 +179,9 @@ def _operation(
         content: dict[str, Any] = {JSON: {"schema": places[route.body, "validation"]}}
         operation["requestBody"] = {"required": _needs_body(route.body), "content": content}
     elif route.content:
-        any_content = {"*/*": {"schema": {"type": "string", "format": "binary"}}}
-        operation["requestBody"] = {"required": True, "content": any_content}
+        schema = {} if route.content == JSON else {"type": "string", "format": "binary"}
+        content = {route.content: {"schema": schema}}
+        operation["requestBody"] = {"required": True, "content": content}
     return operation
 
 

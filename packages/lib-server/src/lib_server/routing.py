@@ -214,7 +214,8 @@ class Route(Generic[Q, B]):
             for a route that is open to all.
         query: the model of its parameters; None for none.
         body: the model of its body; None for none.
-        content: True if the body is any content, which the handler reads.
+        content: the media type of a body that the handler reads by itself, "*/*" for any; "" for
+            none.
         answers: the model of each status that it answers with; None for no body.
         problems: the codes of its own problems; those of every route are added, and that nothing
             has the id that a part of its path is.
@@ -231,7 +232,7 @@ class Route(Generic[Q, B]):
     right: Right | Literal["any"] | None
     query: type[Q] | None = None
     body: type[B] | None = None
-    content: bool = False
+    content: str = ""
     answers: Mapping[int, type[BaseModel] | None]
     problems: Sequence[str] = ()
     headers: Mapping[str, Header] = field(default_factory=dict[str, Header])

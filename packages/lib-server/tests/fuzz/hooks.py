@@ -3,7 +3,7 @@
 Each comes from another address: the checks of authentication send more wrong keys than one may. And
 each has a key of its own, in its header or in its body: no schema says that one was used before.
 None waits: a run that waits for a message would hold it for as long as it says. None revokes the
-key that all of them are sent with.
+key that all of them are sent with. Those of Agent2Agent are of the version that is served.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ def before_call(_context: Any, case: Any, _options: dict[str, Any]) -> None:
     """Give the request an address, a key where it has a valid one, and no time to wait."""
     number = next(numbers)
     case.headers["X-Forwarded-For"] = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+    if case.path.startswith("/a2a"):
+        case.headers["A2A-Version"] = "1.0"
     if hasattr(case.body, "get") and _is_valid(case.body.get("key")):
         case.body["key"] = f"k{number}"
         case.headers.pop(HEADER, None)

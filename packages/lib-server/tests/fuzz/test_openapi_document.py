@@ -17,6 +17,7 @@ from lib.events import MemoryBlobStore, MemoryEventStore
 from lib.events import kinds as k
 from lib.llm import FunctionClient, Message, Reply, ToolCall
 from lib_server import ApiKeyAuthenticator, ApiKeys, Server
+from lib_server.a2a import A2AConfig
 from lib_server.serve import make_uvicorn
 
 HERE = Path(__file__).parent
@@ -31,7 +32,7 @@ async def test_all_checks_of_schemathesis_pass_also_in_sequences(tmp_path: Path)
     engine = Engine(store, agents=[agent()], blobs=MemoryBlobStore())
     auth = ApiKeyAuthenticator(refusal_step_s=0)
     listening = socket.create_server(("127.0.0.1", 0))
-    server = Server(engine, auth=auth)
+    server = Server(engine, auth=auth, a2a=A2AConfig(description="Answers."))
     running = make_uvicorn(server, proxies=["127.0.0.1"])
     serving = asyncio.create_task(running.serve([listening]))
     url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1/openapi.json"

@@ -365,7 +365,7 @@ def _route(
         tag="a2a",
         right="any",
         query=AnyParameters,
-        content=method == "POST",
+        content=JSON if method == "POST" else "",
         answers={200: A2AObject},
         problems=_PROBLEMS,
         events=_EVENTS if streams else {},

@@ -87,7 +87,7 @@ ROUTES: list[AnyRoute] = [
         summary="Upload content; `Content-Type` says what it is",
         tag="blobs",
         right="run",
-        content=True,
+        content="*/*",
         answers={201: BlobView},
         problems=["unsupported", "unsupported_media_type"],
     ),

@@ -176,7 +176,7 @@ ROUTES: list[AnyRoute] = [
         summary="Exchange a message of the Model Context Protocol",
         tag="mcp",
         right="run",
-        content=True,
+        content=JSON,
         answers={
             200: ProtocolMessage,
             202: None,
