@@ -24,6 +24,7 @@ from lib.engine import (
 from lib.engine.arguments import Input, as_list
 from lib.engine.handlers.agent_tool import AgentSpec, input_text
 from lib.errors import RunAbandoned, ToolError
+from lib.mcp.sessions import LegacySession
 from lib.mcp.task_tool import TaskTool
 from lib.tools import Tool, ToolContext, ToolRegistry, tool
 
@@ -47,6 +48,7 @@ class Caller:
             and the key that makes the start repeatable; None for `Engine.start`.
         approves: whether it may decide about calls that wait for a person in runs of agents.
         stopping: is set when calls should end because the server does; their runs go on.
+        session: of a client of 2025-11-25 or before over HTTP; None for every other one.
     """
 
     tenant: str | None = None
@@ -54,6 +56,7 @@ class Caller:
     start: StartRun | None = field(default=None, repr=False)
     approves: bool = True
     stopping: asyncio.Event | None = field(default=None, repr=False)
+    session: LegacySession | None = field(default=None, repr=False)
 
 
 CALLER: Final[ContextVar[Caller]] = ContextVar("lib.mcp.caller")

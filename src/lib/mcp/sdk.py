@@ -14,11 +14,13 @@ try:
     from mcp.shared.message import ServerMessageMetadata as RequestMetadata
     from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
     from mcp.shared.uri_template import UriTemplate
+    from mcp_types import LOG_LEVEL_META_KEY as LOG_LEVEL_KEY
     from mcp_types.version import MODERN_PROTOCOL_VERSIONS as MODERN_VERSIONS
 except ModuleNotFoundError as _error:
     raise MissingDriver("lib.mcp", driver=_error.name or "mcp", extra="mcp") from _error
 
 __all__ = [
+    "LOG_LEVEL_KEY",
     "MCP_NAME_HEADER",
     "MODERN_VERSIONS",
     "SUBSCRIPTION_ID_META_KEY",

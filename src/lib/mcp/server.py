@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import os
-import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Protocol, Self, TypeVar
@@ -26,6 +24,7 @@ from lib.mcp.calls import call_tool, can_approve, check_arguments, require_appro
 from lib.mcp.functions import Prompt, Resource
 from lib.mcp.inputs import ANSWERS, INPUTS, InputRequired, Inputs
 from lib.mcp.listening import Listening
+from lib.mcp.notices import LogLevels, level_of_request, notices_of
 from lib.mcp.offered import CALLER, Caller, Source, agents_in, offered_by
 from lib.mcp.results import ToolSurface, failure
 from lib.mcp.sdk import (
@@ -36,6 +35,7 @@ from lib.mcp.sdk import (
     Server,
     types,
 )
+from lib.mcp.sessions import LegacySessions
 from lib.mcp.state import StateSeal
 from lib.mcp.task_tool import TaskTool
 from lib.mcp.task_types import IDEMPOTENCY_KEY
@@ -76,6 +76,7 @@ class MCPToolServer:
         tools: what clients may call, by name.
         engine: carries out the runs of agents and tasks; None if nothing that it serves is one.
         protocol: the server of the SDK behind it, for transports.
+        sessions: those of clients of 2025-11-25 and before over HTTP, for transports.
     """
 
     def __init__(
@@ -144,6 +145,8 @@ class MCPToolServer:
         self._caller = caller
         self._store: EventStore = self.engine.store if self.engine else _opened(store)
         self._seal = StateSeal(self._store, clock=clock)
+        self._log_levels = LogLevels(self._store, clock=clock)
+        self.sessions: LegacySessions = LegacySessions(self._store, clock=clock)
         self._slots = asyncio.Semaphore(max_calls)
         self._page_size = page_size
         self._new_id = new_id
@@ -173,7 +176,7 @@ class MCPToolServer:
             handlers["on_get_prompt"] = self._get_prompt
         if any(each.parameters for each in (*self._resources.values(), *self._prompts.values())):
             handlers["on_completion"] = self._complete
-        return Server(
+        protocol: Server[Any] = Server(
             self.name,
             version=version,
             title=title,
@@ -181,6 +184,9 @@ class MCPToolServer:
             get_tool_input_schema=self._input_schema,
             **handlers,
         )
+        set_level = types.SetLevelRequestParams
+        protocol.add_request_handler("logging/setLevel", set_level, self._set_log_level)
+        return protocol
 
     # -- life ------------------------------------------------------------------------------
 
@@ -236,12 +242,24 @@ class MCPToolServer:
             if (runs := self._task_of(context, tool, arguments)) is not None:
                 return await self._started(context, runs, arguments)
             require_approval(tool, arguments)
-            async with self._slots, _progress(context) as progress:
-                tool_context = self._tool_context(context, progress.report, tool.name)
+            level = partial(self._log_level, context)
+            async with self._slots, notices_of(context, level) as notices:
+                tool_context = self._tool_context(context, notices.report, tool.name)
                 value = await call_tool(tool, arguments, tool_context)
                 return self._surfaces[tool.name].result(value, legacy=_is_legacy(context))
         except ToolError as error:
             return failure(error.message)
+
+    async def _log_level(self, context: _Context) -> str | None:
+        if not _is_legacy(context):
+            return level_of_request(context.meta)
+        return await self._log_levels.get(self._caller(context.request).session)
+
+    async def _set_log_level(
+        self, context: _Context, params: types.SetLevelRequestParams
+    ) -> types.EmptyResult:
+        await self._log_levels.set(self._caller(context.request).session, params.level)
+        return types.EmptyResult()
 
     def _task_of(
         self, context: _Context, tool: Tool, arguments: Mapping[str, Any]
@@ -454,60 +472,6 @@ async def _answers_of(context: _Context, required: InputRequired) -> dict[str, t
         )
         for key, request in required.requests.items()
     }
-
-
-class _Progress:
-    """Sends the newest report of a call; one that comes before the last was sent replaces it."""
-
-    def __init__(self, context: _Context) -> None:
-        self._context = context
-        self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
-        self._newest: tuple[float, float | None, str] | None = None
-        self._done = -math.inf
-        self._sending: asyncio.Task[None] | None = None
-
-    def report(self, done: float, total: float | None, message: str) -> None:
-        """Take a report, from any thread."""
-        if threading.get_ident() == self._thread:
-            self._take(done, total, message)
-        else:
-            self._loop.call_soon_threadsafe(self._take, done, total, message)
-
-    def _take(self, done: float, total: float | None, message: str) -> None:
-        if not math.isfinite(done) or done <= self._done:
-            return
-        self._done, self._newest = done, (done, total, message)
-        if self._sending is None or self._sending.done():
-            self._sending = asyncio.create_task(self._send(), name="lib.mcp.progress")
-
-    async def _send(self) -> None:
-        while self._newest is not None:
-            (done, total, message), self._newest = self._newest, None
-            await self._context.session.report_progress(done, total, message or None)
-
-    async def finish(self) -> None:
-        """Send what was not sent yet; further reports are left out."""
-        self._done = math.inf
-        if self._sending is not None:
-            await self._sending
-
-    async def stop(self) -> None:
-        """Send nothing more."""
-        self._done = math.inf
-        if self._sending is not None:
-            await cancelled(self._sending)
-
-
-@asynccontextmanager
-async def _progress(context: _Context) -> AsyncGenerator[_Progress]:
-    """Yield what takes the reports of a call."""
-    progress = _Progress(context)
-    try:
-        yield progress
-        await progress.finish()
-    finally:
-        await progress.stop()
 
 
 def _opened(store: EventStore | str | os.PathLike[str]) -> EventStore:

@@ -1,7 +1,7 @@
-"""The sealed state that a client's next request brings back with its answers.
+"""What a server signs, and keeps for a time, in the store that its processes share.
 
-The key and the states that were used are marks of the event store, so that any process over it
-goes on with a request that another one, or this one before a restart, has questioned.
+The key and what was kept are marks of the event store, so that any process over it goes on with
+what another one, or this one before a restart, has begun.
 """
 
 from __future__ import annotations
@@ -24,6 +24,97 @@ _KEY: Final = "mcp/state/key"
 _USED: Final = "mcp/state/used/"
 
 
+class Signer:
+    """Signs with a key that the processes over a store share; the key is made when it is needed."""
+
+    def __init__(self, marks: Marks) -> None:
+        """Take the marks of the store."""
+        self._marks = marks
+        self._key: bytes | None = None
+
+    async def sign(self, payload: bytes) -> str:
+        """Return the payload, readable to all, and its signature, as one text for any header."""
+        return f"{_encode(payload)}.{_encode(await self._signature(payload))}"
+
+    async def open(self, signed: str) -> bytes | None:
+        """Return the payload of what was signed; None if it was not, with this key."""
+        content, _, signature = signed.partition(".")
+        try:
+            payload, found = _decode(content), _decode(signature)
+        except (ValueError, binascii.Error):
+            return None
+        return payload if hmac.compare_digest(found, await self._signature(payload)) else None
+
+    async def _signature(self, payload: bytes) -> bytes:
+        if self._key is None:
+            new = secrets.token_hex(32)
+            await self._marks.compare_and_set_mark(_KEY, expected=None, value=new)
+            self._key = bytes.fromhex(await self._marks.mark(_KEY) or new)
+        return hmac.digest(self._key, payload, "sha256")
+
+
+class ExpiringMarks:
+    """Values that a store keeps for a time; what ended processes have left is removed, too."""
+
+    def __init__(self, marks: Marks, prefix: str, *, clock: Clock) -> None:
+        """Take the marks of the store, and the prefix of those that are these."""
+        self._marks = marks
+        self._prefix = prefix
+        self._clock = clock
+        self._ends: dict[str, float] | None = None
+
+    async def add(self, name: str, value: str = "", *, ttl_s: float) -> bool:
+        """Keep a value under a name that has none; return False if it has one."""
+        await self._remove_ended()
+        mark, ends = f"{self._prefix}{name}", self._now() + ttl_s
+        text = f"{ends!r} {value}"
+        added = await self._marks.compare_and_set_mark(mark, expected=None, value=text)
+        if added:
+            self._known[mark] = ends
+        return added
+
+    async def put(self, name: str, value: str, *, ttl_s: float) -> None:
+        """Keep a value under a name, in the place of the one that it has."""
+        await self._remove_ended()
+        mark, ends = f"{self._prefix}{name}", self._now() + ttl_s
+        await self._marks.set_mark(mark, f"{ends!r} {value}")
+        self._known[mark] = ends
+
+    async def get(self, name: str) -> str | None:
+        """Return the value under a name; None if there is none, or its time has ended."""
+        found = await self._marks.mark(f"{self._prefix}{name}")
+        return None if found is None or _ends(found) < self._now() else found.partition(" ")[2]
+
+    async def pop(self, name: str) -> str | None:
+        """Return the value under a name, and keep it no longer; None as `get` has it."""
+        mark = f"{self._prefix}{name}"
+        found = await self._marks.mark(mark)
+        if found is None:
+            return None
+        removed = await self._marks.compare_and_set_mark(mark, expected=found, value=None)
+        return found.partition(" ")[2] if removed and _ends(found) >= self._now() else None
+
+    @property
+    def _known(self) -> dict[str, float]:
+        if self._ends is None:
+            self._ends = {}
+        return self._ends
+
+    async def _remove_ended(self) -> None:
+        if self._ends is None:
+            left = await self._marks.marks(self._prefix)  # by processes that have ended
+            self._known.update((mark, _ends(found)) for mark, found in left.items())
+        now = self._now()
+        for mark in [mark for mark, ends in self._known.items() if ends < now]:
+            del self._known[mark]
+            found = await self._marks.mark(mark)
+            if found is not None and _ends(found) < now:
+                await self._marks.compare_and_set_mark(mark, expected=found, value=None)
+
+    def _now(self) -> float:
+        return self._clock.now().timestamp()
+
+
 class StateSeal:
     """Seals what a request must bring back, for one caller, one request and a time.
 
@@ -31,18 +122,17 @@ class StateSeal:
     """
 
     def __init__(self, marks: Marks, *, clock: Clock, ttl_s: float = 600.0) -> None:
-        """Prepare; the key is read, or made, when it is first needed.
+        """Prepare.
 
         Args:
             marks: of the store that the processes of the server share.
             clock: for the end of a state.
             ttl_s: seconds for which a state counts.
         """
-        self._marks = marks
+        self._signer = Signer(marks)
+        self._used = ExpiringMarks(marks, _USED, clock=clock)
         self._clock = clock
         self._ttl_s = ttl_s
-        self._key: bytes | None = None
-        self._used: dict[str, float] = {}
 
     async def seal(self, inputs: Inputs, required: InputRequired, request: str) -> str:
         """Return the state after these questions.
@@ -60,8 +150,8 @@ class StateSeal:
                 "id": secrets.token_hex(16),
                 "request": request,
             }
-        ).encode()
-        return f"{_encode(payload)}.{_encode(await self._signed(payload))}"
+        )
+        return await self._signer.sign(payload.encode())
 
     async def open(self, state: str, request: str) -> tuple[Answers, frozenset[str]]:
         """Return the answers so far, and the keys of the questions that were sent.
@@ -69,17 +159,13 @@ class StateSeal:
         Raises:
             MCPError: the state is not this server's for this request, has ended, or was used.
         """
-        content, _, signature = state.partition(".")
-        try:
-            payload, signed = _decode(content), _decode(signature)
-        except (ValueError, binascii.Error):
-            raise _refused() from None
-        if not hmac.compare_digest(signed, await self._signed(payload)):
+        payload = await self._signer.open(state)
+        if payload is None:
             raise _refused()
         found: dict[str, Any] = parse(payload)
-        if found["request"] != request or found["ends"] < self._now():
+        if found.get("request") != request or found["ends"] < self._now():
             raise _refused()
-        if not await self._use(found["id"], found["ends"]):
+        if not await self._used.add(found["id"], ttl_s=found["ends"] - self._now()):
             raise _refused()
         try:
             answers = read_answers(found["answers"])
@@ -90,27 +176,9 @@ class StateSeal:
     def _now(self) -> float:
         return self._clock.now().timestamp()
 
-    async def _use(self, state_id: str, ends: float) -> bool:
-        """Write down that a state was used; return False if it was before."""
-        mark = f"{_USED}{state_id}"
-        if not await self._marks.compare_and_set_mark(mark, expected=None, value=repr(ends)):
-            return False
-        self._used[mark] = ends
-        now = self._now()
-        for used, until in [*self._used.items()]:
-            if until < now:
-                del self._used[used]
-                await self._marks.compare_and_set_mark(used, expected=repr(until), value=None)
-        return True
 
-    async def _signed(self, payload: bytes) -> bytes:
-        if self._key is None:
-            new = secrets.token_hex(32)
-            await self._marks.compare_and_set_mark(_KEY, expected=None, value=new)
-            self._key = bytes.fromhex(await self._marks.mark(_KEY) or new)
-            left = await self._marks.marks(_USED)  # by processes that have ended
-            self._used |= {mark: float(ends) for mark, ends in left.items()}
-        return hmac.digest(self._key, payload, "sha256")
+def _ends(stored: str) -> float:
+    return float(stored.partition(" ")[0])
 
 
 def _encode(value: bytes) -> str:

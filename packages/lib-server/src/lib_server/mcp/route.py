@@ -104,10 +104,10 @@ async def _post(call: Call[Empty, None]) -> ASGIApp:
         raise Problem("unsupported", "the server lacks the extra mcp") from error
     body = await call.request.body()
     answer = services.quotas.counted(principal, app)
-    caller = _caller(call)
+    members = _members(call, body)
 
     async def answered(scope: Scope, receive: Receive, send: Send) -> None:
-        await answer({**scope, **caller}, _replaying(body, receive), send)
+        await answer({**scope, **members}, _replaying(body, receive), send)
 
     return answered
 
@@ -127,8 +127,8 @@ def _check_media_types(call: Call[Any, Any]) -> None:
             raise Problem("not_acceptable", f"expected {JSON} and {_SSE} in Accept")
 
 
-def _caller(call: Call[Any, Any]) -> dict[str, Any]:
-    """Return the member of a scope that says for whom runs are started, and under which limits."""
+def _members(call: Call[Any, Any], body: bytes) -> dict[str, Any]:
+    """Return the members of a scope: for whom runs are started and how, and the body."""
     transport: Any = importlib.import_module("lib_server.mcp.transport")
 
     async def start(value: Input, offered: AgentTool, key: str) -> Run[Any]:
@@ -155,7 +155,7 @@ def _caller(call: Call[Any, Any]) -> dict[str, Any]:
         approves=bool(call.principal.scopes & {"approve", "admin"}),
         stopping=call.services.channels.ending,
     )
-    return {transport.CALLER_KEY: caller}
+    return {transport.CALLER_KEY: caller, transport.BODY_KEY: body}
 
 
 def _replaying(body: bytes, receive: Receive) -> Receive:

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from typing import Final
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lib.engine import Engine
 from lib.mcp import Caller, MCPToolServer
 from lib.mcp.offered import StartRun
 from lib.mcp.server import CALLER_KEY
+from lib_server.mcp.legacy import LegacyEndpoint
 
-__all__ = ["CALLER_KEY", "Caller", "MakeServer", "StartRun", "opened"]
+__all__ = ["BODY_KEY", "CALLER_KEY", "Caller", "MakeServer", "StartRun", "opened"]
 
+BODY_KEY: Final = "lib.mcp.body"
 MakeServer = Callable[[Engine], MCPToolServer]
 
 
@@ -23,6 +29,8 @@ async def opened(
     engine: Engine, make: MakeServer | None, *, max_body_bytes: int
 ) -> AsyncGenerator[ASGIApp]:
     """Serve until the end of the block; requests of every version of the protocol are answered.
+
+    Their scopes have the caller (`CALLER_KEY`) and the body (`BODY_KEY`), which is received, too.
 
     Args:
         engine: of the HTTP server.
@@ -36,8 +44,14 @@ async def opened(
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         # Some HTTP servers leave the white space around header values, which the SDK compares.
-        headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
-        await manager.handle_request({**scope, "headers": headers}, receive, send)
+        stripped = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+        scope = {**scope, "headers": stripped}
+        version = Headers(scope=scope).get(MCP_PROTOCOL_VERSION_HEADER)
+        is_legacy = version is None or version in HANDSHAKE_PROTOCOL_VERSIONS
+        if not (is_legacy and await legacy.answer(scope, receive, send, scope[BODY_KEY])):
+            await manager.handle_request(scope, receive, send)
 
-    async with server, manager.run():
+    protocol = server.protocol
+    async with server, protocol.lifespan(protocol) as state, manager.run():
+        legacy = LegacyEndpoint(server, state)
         yield answer

@@ -1,0 +1,175 @@
+"""Streamable HTTP for clients of 2025-11-25 and before that have a session.
+
+Each request has a transport of its own, as those without a session have. What is different: the
+capabilities of the client are known, and it can be asked while a call goes on. The question is sent
+in the response of the call; the answer comes as a request, to whichever process.
+
+Source: modelcontextprotocol.io, Streamable HTTP, 2025-11-25.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Final, cast
+
+import anyio
+from mcp.server.connection import Connection
+from mcp.server.runner import serve_connection
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, StreamableHTTPServerTransport
+from mcp.shared._stream_protocols import ReadStream, WriteStream
+from mcp.shared.dispatcher import CallOptions
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
+from mcp.shared.transport_context import TransportContext
+from mcp_types import (
+    DEFAULT_NEGOTIATED_VERSION,
+    INVALID_REQUEST,
+    JSONRPCError,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+)
+from mcp_types.jsonrpc import jsonrpc_message_adapter
+from pydantic import ValidationError
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from lib._util.json import canonical, parse
+from lib.mcp import Caller, MCPToolServer
+from lib.mcp.server import CALLER_KEY
+from lib.mcp.sessions import LegacySession, LegacySessions
+
+_CHANNEL: Final = TransportContext(kind="streamable-http", can_send_request=True)
+
+
+class LegacyEndpoint:
+    """Answers the requests of clients that have a session, or begin one."""
+
+    def __init__(self, server: MCPToolServer, state: Any) -> None:
+        """Take the server of tools, and the state of its lifespan."""
+        self._server = server
+        self._sessions = server.sessions
+        self._state = state
+
+    async def answer(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> bool:
+        """Answer a request of 2025-11-25 or before; return False if it is of no session."""
+        message, headers = _message(body), Headers(scope=scope)
+        session_id = headers.get(MCP_SESSION_ID_HEADER)
+        caller: Caller = scope[CALLER_KEY]
+        owner = canonical([caller.tenant, caller.user])
+        session: LegacySession | None
+        if message.get("method") == "initialize":
+            params = message.get("params")
+            declared = cast("Any", params).get("capabilities") if isinstance(params, dict) else None
+            session = await self._sessions.begin(declared, owner)
+        elif session_id is None:
+            return False
+        else:
+            session = await self._sessions.read(session_id, owner)
+        if session is None:  # the client is to begin another one
+            refused = _refused(HTTPStatus.NOT_FOUND, "there is no such session")
+            await refused(scope, receive, send)
+        elif _is_answer(message):
+            await (await self._taken(session, message))(scope, receive, send)
+        else:
+            scope = {**scope, CALLER_KEY: replace(caller, session=session)}
+            version = headers.get(MCP_PROTOCOL_VERSION_HEADER, DEFAULT_NEGOTIATED_VERSION)
+            await self._serve(session, version, scope, receive, send)
+        return True
+
+    async def _taken(self, session: LegacySession, message: Mapping[str, Any]) -> Response:
+        if await self._sessions.answer(session, message):
+            return Response(status_code=HTTPStatus.ACCEPTED)
+        return _refused(HTTPStatus.BAD_REQUEST, "no question to this client has this id")
+
+    async def _serve(
+        self, session: LegacySession, version: str, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        transport = StreamableHTTPServerTransport(mcp_session_id=session.id)
+        connection = Connection.from_envelope(version, None, None)
+        connection.client_capabilities = session.capabilities
+        async with transport.connect() as (read, write), anyio.create_task_group() as group:
+            dispatcher = _Asking(read, write, self._sessions, session)
+            serve = partial(serve_connection, connection=connection, lifespan_state=self._state)
+            group.start_soon(serve, self._server.protocol, dispatcher)
+            try:
+                await transport.handle_request(scope, receive, send)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await transport.terminate()
+
+
+class _Asking(JSONRPCDispatcher[TransportContext]):
+    """Sends the questions of a call in its response, and waits for answers of other requests."""
+
+    def __init__(
+        self,
+        read: ReadStream[SessionMessage | Exception],
+        write: WriteStream[SessionMessage],
+        sessions: LegacySessions,
+        session: LegacySession,
+    ) -> None:
+        super().__init__(
+            read,
+            write,
+            inline_methods=frozenset({"initialize"}),
+            transport_builder=lambda _: _CHANNEL,
+        )
+        self._write_to = write
+        self._sessions = sessions
+        self._session = session
+
+    async def send_raw_request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        opts: CallOptions | None = None,
+        *,
+        _related_request_id: RequestId | None = None,
+    ) -> dict[str, Any]:
+        """Return the answer to a question.
+
+        Raises:
+            MCPError: the answer is an error.
+        """
+        question_id = await self._sessions.question_id(self._session)
+        question = JSONRPCRequest(
+            jsonrpc="2.0", id=question_id, method=method, params=dict(params or {})
+        )
+        metadata = ServerMessageMetadata(related_request_id=_related_request_id)
+        with self._sessions.asking(question_id) as asking:
+            await self._write_to.send(SessionMessage(question, metadata=metadata))
+            answer = await self._sessions.wait(question_id, asking)
+        if "error" in answer:
+            error = answer["error"]
+            raise MCPError(error["code"], error["message"], error.get("data"))
+        result: dict[str, Any] = answer["result"]
+        return result
+
+
+def _message(body: bytes) -> dict[str, Any]:
+    """Return a message of JSON-RPC; {} for what the transport is to refuse."""
+    try:
+        found = parse(body)
+    except ValueError:
+        return {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def _is_answer(message: Mapping[str, Any]) -> bool:
+    try:
+        found = jsonrpc_message_adapter.validate_python(message, by_name=False)
+    except ValidationError:
+        return False
+    return isinstance(found, JSONRPCResponse | JSONRPCError)
+
+
+def _refused(status: HTTPStatus, message: str) -> Response:
+    error = {"code": INVALID_REQUEST, "message": message}
+    return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, status)

@@ -1,0 +1,187 @@
+"""Sessions of clients of 2025-11-25 and before over HTTP, which no process has to remember.
+
+Such a client says once what it can answer, and answers a question with a request of its own. The
+id of its session is what it has said, signed: every process over the store can read it. So is the
+id of a question; an answer that another process gets than the one that waits goes through the
+store. Clients of 2026-07-28 have no sessions, they say it in each request.
+
+Source: modelcontextprotocol.io, Streamable HTTP, 2025-11-25, Session Management.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from lib._util.clock import Clock
+from lib._util.json import canonical, digest, parse
+from lib.events.store import Marks
+from lib.mcp.sdk import types
+from lib.mcp.state import ExpiringMarks, Signer
+
+_SESSION: Final = "session"
+_QUESTION: Final = "question"
+_DECLARED: Final = ("elicitation", "roots", "sampling")
+_MAX_DECLARED_CHARS: Final = 2_000
+_MAX_ID_CHARS: Final = 8_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LegacySession:
+    """The session of a client.
+
+    Attributes:
+        id: as the client sends it with each request.
+        capabilities: what the client has declared that it answers.
+        ttl_s: seconds until it ends.
+    """
+
+    id: str
+    capabilities: types.ClientCapabilities
+    ttl_s: float
+
+    @property
+    def name(self) -> str:
+        """A short name, for what is kept of it."""
+        return digest(self.id)
+
+
+class LegacySessions:
+    """Begins sessions, reads their ids, and brings answers to who waits for them."""
+
+    def __init__(
+        self,
+        marks: Marks,
+        *,
+        clock: Clock,
+        ttl_s: float = 7 * 86_400,
+        answer_ttl_s: float = 600,
+        poll_s: float = 0.5,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            marks: of the store that the processes of the server share.
+            clock: for the end of sessions, and between two looks for an answer.
+            ttl_s: seconds for which a session can be used.
+            answer_ttl_s: seconds for which an answer that another process waits for is kept.
+            poll_s: seconds between two looks for an answer that another process got.
+        """
+        self._signer = Signer(marks)
+        self._kept_answers = ExpiringMarks(marks, "mcp/answers/", clock=clock)
+        self._clock = clock
+        self._ttl_s = ttl_s
+        self._answer_ttl_s = answer_ttl_s
+        self._poll_s = poll_s
+        self._waiting: dict[str, asyncio.Future[Mapping[str, Any]]] = {}
+
+    async def begin(self, capabilities: Any, owner: str) -> LegacySession:
+        """Return a new session.
+
+        Args:
+            capabilities: as its client has sent them; what is malformed counts as not sent.
+            owner: names the caller; no other one can use the session.
+        """
+        declared = _declared(capabilities)
+        content: dict[str, Any] = {
+            "kind": _SESSION,
+            "capabilities": declared.model_dump(mode="json", by_alias=True, exclude_none=True),
+            "ends": self._now() + self._ttl_s,
+            "id": secrets.token_hex(8),
+            "owner": owner,
+        }
+        signed = await self._signer.sign(canonical(content).encode())
+        return LegacySession(id=signed, capabilities=declared, ttl_s=self._ttl_s)
+
+    async def read(self, session_id: str, owner: str) -> LegacySession | None:
+        """Return the session of an id; None if it has ended, or is not one of this caller's."""
+        if len(session_id) > _MAX_ID_CHARS:
+            return None
+        found = await self._opened(session_id, _SESSION)
+        if found is None or found["owner"] != owner or found["ends"] < self._now():
+            return None
+        return LegacySession(
+            id=session_id,
+            capabilities=_declared(found["capabilities"]),
+            ttl_s=found["ends"] - self._now(),
+        )
+
+    async def question_id(self, session: LegacySession) -> str:
+        """Return an id for a question to the client of a session."""
+        content = {"kind": _QUESTION, "id": secrets.token_hex(16), "session": session.name}
+        return await self._signer.sign(canonical(content).encode())
+
+    async def answer(self, session: LegacySession, answer: Mapping[str, Any]) -> bool:
+        """Take a response of JSON-RPC; return False if it answers no question to this client."""
+        question_id = answer.get("id")
+        if not isinstance(question_id, str) or len(question_id) > _MAX_ID_CHARS:
+            return False
+        found = await self._opened(question_id, _QUESTION)
+        if found is None or found["session"] != session.name:
+            return False
+        waiting = self._waiting.get(question_id)
+        if waiting is None:
+            kept = canonical(dict(answer))
+            await self._kept_answers.add(found["id"], kept, ttl_s=self._answer_ttl_s)
+        elif not waiting.done():
+            waiting.set_result(answer)
+        return True
+
+    @contextmanager
+    def asking(self, question_id: str) -> Generator[asyncio.Future[Mapping[str, Any]]]:
+        """Yield what gets the answer, if this process is sent it; see `wait`."""
+        future = self._waiting[question_id] = asyncio.get_running_loop().create_future()
+        try:
+            yield future
+        finally:
+            del self._waiting[question_id]
+
+    async def wait(
+        self, question_id: str, asking: asyncio.Future[Mapping[str, Any]]
+    ) -> Mapping[str, Any]:
+        """Return the answer, whichever process gets it; waits for ever.
+
+        Args:
+            question_id: of the question.
+            asking: see `asking`, which began before the question was sent.
+        """
+        found = await self._opened(question_id, _QUESTION) or {}
+        while True:
+            pause = asyncio.ensure_future(self._clock.sleep(self._poll_s))
+            try:
+                await asyncio.wait([asking, pause], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                pause.cancel()
+            if asking.done():
+                return asking.result()
+            kept = await self._kept_answers.pop(found["id"])
+            if kept is not None:
+                answer: dict[str, Any] = parse(kept)
+                return answer
+
+    async def _opened(self, signed: str, kind: str) -> dict[str, Any] | None:
+        payload = await self._signer.open(signed)
+        found: dict[str, Any] | None = None if payload is None else parse(payload)
+        return found if found is not None and found.get("kind") == kind else None
+
+    def _now(self) -> float:
+        return self._clock.now().timestamp()
+
+
+def _declared(capabilities: Any) -> types.ClientCapabilities:
+    """Return the capabilities on which a question depends, if they are well-formed and short."""
+    if not isinstance(capabilities, dict):
+        return types.ClientCapabilities()
+    kept: dict[str, Any] = {name: capabilities[name] for name in _DECLARED if name in capabilities}
+    try:
+        declared = types.ClientCapabilities.model_validate(kept, by_name=False)
+    except ValidationError:
+        return types.ClientCapabilities()
+    is_short = len(declared.model_dump_json(exclude_none=True)) <= _MAX_DECLARED_CHARS
+    return declared if is_short else types.ClientCapabilities()
