@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 from lib import Agent, Engine, tool
 from lib.errors import ToolError
 from lib.llm import Audio, FunctionClient, Image
-from lib.mcp import MCPToolServer, TaskTool, ask, can_ask, form, prompt, resource
+from lib.mcp import MCPToolServer, TaskTool, ask, can_ask, form, log, prompt, resource
 from lib.tools import Tool, ToolContext
 from lib_server import Server
 
@@ -239,9 +239,80 @@ def test_streaming_elicitation(context: ToolContext) -> str:
 
 @tool(effects="none")
 def test_logging_tool() -> str:
-    """Log, which is nothing for clients."""
-    logging.getLogger(__name__).warning("logged")
+    """Send messages of several levels."""
+    logging.getLogger(__name__).warning("nothing for clients")
+    for level in ("debug", "info", "warning"):
+        log(level, f"a message of level {level}")
     return "ok"
+
+
+@tool(effects="none")
+async def test_tool_with_logging() -> str:
+    """Send messages while it works."""
+    for message in ("Tool execution started", "Tool processing data", "Tool execution completed"):
+        log("info", message, logger="conformance")
+        await asyncio.sleep(0.05)  # noqa: TID251 - the suite asks for it
+    return "done"
+
+
+@tool(effects="none")
+def test_sampling(prompt: str) -> str:
+    """Ask the model of the client."""
+    answer: Any = ask(answer=sampling(prompt))["answer"]
+    return f"LLM response: {answer.content.text}"
+
+
+class Contact(BaseModel):
+    username: str = Field(description="User's response")
+    email: str = Field(description="User's email address")
+
+
+@tool(effects="none")
+def test_elicitation(message: str) -> str:
+    """Ask the person."""
+    answer: Any = ask(contact=form(message, Contact))["contact"]
+    return f"User response: action={answer.action}, content={answer.content}"
+
+
+class Defaults(BaseModel):
+    name: str = "John Doe"
+    age: int = 30
+    score: float = 95.5
+    status: Literal["active", "inactive", "pending"] = "active"
+    verified: bool = True
+
+
+def titled(*titles: str) -> list[dict[str, str]]:
+    return [{"const": f"value{at}", "title": title} for at, title in enumerate(titles, start=1)]
+
+
+OPTIONS = ["option1", "option2", "option3"]
+CHOICES = {
+    "untitledSingle": {"type": "string", "enum": OPTIONS},
+    "titledSingle": {"type": "string", "oneOf": titled("First Option", "Second Option")},
+    "legacyEnum": {
+        "type": "string",
+        "enum": ["opt1", "opt2", "opt3"],
+        "enumNames": ["Option One", "Option Two", "Option Three"],
+    },
+    "untitledMulti": {"type": "array", "items": {"type": "string", "enum": OPTIONS}},
+    "titledMulti": {"type": "array", "items": {"anyOf": titled("First Choice", "Second Choice")}},
+}
+
+
+@tool(effects="none")
+def test_elicitation_sep1034_defaults() -> str:
+    """Ask the person, with defaults."""
+    answer: Any = ask(person=form("Please check your data.", Defaults))["person"]
+    return f"Elicitation completed: action={answer.action}, content={answer.content}"
+
+
+@tool(effects="none")
+def test_elicitation_sep1330_enums() -> str:
+    """Let the person choose."""
+    schema = {"type": "object", "properties": CHOICES}
+    answer: Any = ask(choices=form("Please choose.", schema))["choices"]
+    return f"Elicitation completed: action={answer.action}, content={answer.content}"
 
 
 @resource("test://static-text", media_type="text/plain")

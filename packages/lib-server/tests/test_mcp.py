@@ -4,13 +4,14 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import CallToolResult, TextContent
+from mcp_types import CallToolResult, ElicitResult, TextContent
 from server_kit import OneKey, as_, echo_agent, serving
 
 from lib import Agent, Engine, tool
@@ -268,6 +269,146 @@ async def test_a_server_that_stops_answers_and_lets_the_run_go_on() -> None:
 
     assert (result["isError"], info.status) == (True, "open")
     assert info.run_id in result["content"][0]["text"]
+
+
+async def test_agents_of_another_engine_are_not_offered(caplog: pytest.LogCaptureFixture) -> None:
+    def offered(_: Engine) -> MCPToolServer:
+        return MCPToolServer([echo_agent(name="other")])
+
+    async with serving(Server(echo_agent(), mcp=offered)) as up:
+        answer = await up.client.post("/mcp", headers=of_call("other"), json=call("other"))
+
+    assert answer.status_code == 500
+    assert "use MCPToolServer(…, engine=engine)" in caplog.text
+
+
+# -- clients of 2025-11-25 and before, which are asked while a call goes on ----------------------
+
+INITIALIZE: dict[str, Any] = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {"elicitation": {}},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}
+PAY = {
+    "jsonrpc": "2.0",
+    "id": 2,
+    "method": "tools/call",
+    "params": {"name": "pay", "arguments": {"amount": 20}},
+}
+
+
+@tool(approval=True)
+def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+def paying(store: MemoryEventStore | str, **options: Any) -> Server:
+    def offered(engine: Engine) -> MCPToolServer:
+        return MCPToolServer([pay], engine=engine)
+
+    engine = Engine(store, agents=[echo_agent()])
+    return Server(engine, auth=OneKey(), mcp=offered, **options)
+
+
+async def session_of(up: Any, tenant: str = "acme") -> dict[str, str]:
+    """Begin a session, and return the headers of its requests."""
+    headers = {**JSON, **as_(tenant)}
+    begun = await up.client.post("/mcp", headers=headers, json=INITIALIZE)
+    of_session = {"mcp-session-id": begun.headers["mcp-session-id"]}
+    return {**headers, **of_session, "mcp-protocol-version": "2025-11-25"}
+
+
+@asynccontextmanager
+async def question_from(up: Any, headers: dict[str, str]) -> AsyncGenerator[tuple[Any, Any]]:
+    """Call, and yield the question and the messages that follow it."""
+    async with up.client.stream("POST", "/mcp", headers=headers, json=PAY) as response:
+        lines = response.aiter_lines()
+
+        async def messages() -> AsyncGenerator[Any]:
+            async for line in lines:
+                if line.startswith("data: "):
+                    yield json.loads(line.removeprefix("data: "))
+
+        following = messages()
+        yield await anext(following), following
+
+
+def yes(question: Any) -> dict[str, Any]:
+    result = {"action": "accept", "content": {"approve": True}}
+    return {"jsonrpc": "2.0", "id": question["id"], "result": result}
+
+
+async def test_the_person_behind_an_older_client_approves_a_call() -> None:
+    questions: list[str] = []
+
+    async def answer(context: Any, params: Any) -> ElicitResult:
+        questions.append(params.message)
+        return ElicitResult(action="accept", content={"approve": True})
+
+    async with (
+        serving(paying("memory:")) as up,
+        httpx2.AsyncClient(headers=as_("acme"), timeout=60) as http,
+    ):
+        transport = streamable_http_client(f"http://127.0.0.1:{up.port}/mcp", http_client=http)
+        async with Client(transport, mode="legacy", elicitation_callback=answer) as client:
+            result = await client.call_tool("pay", {"amount": 20})
+
+    assert text(result) == "paid 20"
+    assert questions == ["Allow the call of 'pay' with {\"amount\":20}?"]
+
+
+async def test_an_answer_may_be_sent_to_another_process(tmp_path: Path) -> None:
+    url = str(tmp_path / "log.db")
+    async with serving(paying(url)) as up, serving(paying(url)) as other:
+        headers = await session_of(up)
+        async with question_from(up, headers) as (question, following):
+            accepted = await other.client.post("/mcp", headers=headers, json=yes(question))
+            result = await anext(following)
+
+    assert accepted.status_code == 202
+    assert (result["id"], result["result"]["content"][0]["text"]) == (2, "paid 20")
+
+
+async def test_only_the_client_that_is_asked_answers() -> None:
+    async with serving(paying("memory:")) as up:
+        headers, others = await session_of(up), await session_of(up)
+        stranger = await session_of(up, "umbrella")
+        stolen = {**stranger, "mcp-session-id": headers["mcp-session-id"]}
+        async with question_from(up, headers) as (question, following):
+            refused = [
+                (await up.client.post("/mcp", headers=each, json=yes(question))).status_code
+                for each in (others, stranger, stolen)
+            ]
+            error = {"code": -32603, "message": "there is nobody"}
+            failed = {"jsonrpc": "2.0", "id": question["id"], "error": error}
+            await up.client.post("/mcp", headers=headers, json=failed)
+            result = await anext(following)
+
+    assert refused == [400, 400, 404]
+    assert result["error"]["message"] == "there is nobody"
+
+
+async def test_a_client_without_a_session_is_asked_nothing() -> None:
+    async with serving(paying("memory:")) as up:
+        answer = await up.client.post("/mcp", headers={**JSON, **as_("acme")}, json=PAY)
+
+    assert "a person must approve it" in answer.text
+
+
+async def test_a_question_ends_when_the_server_stops() -> None:
+    async with serving(paying("memory:", drain_s=0)) as up:
+        async with question_from(up, await session_of(up)) as (_, following):
+            stopping = asyncio.create_task(up.stop())
+            result = await anext(following)
+        await stopping
+
+    assert "the server stops" in result["error"]["message"]
 
 
 async def test_without_the_endpoint_there_is_nothing() -> None:

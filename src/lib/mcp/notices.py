@@ -1,4 +1,4 @@
-"""What a client hears of a call before its result: progress, and messages of `log`."""
+"""Notifications of a call that come before its result: progress, and messages of `log`."""
 
 from __future__ import annotations
 

@@ -129,18 +129,27 @@ def _offered(offer: Offer, engine: Engine | None) -> Offered:
     if isinstance(offer, Agent):
         offer = _described(cast("Agent[Any]", offer))
     if isinstance(offer, AgentTool):
-        if engine is None or (offer.agent is None and offer.algorithm not in engine.agents):
-            raise ValueError(
-                f"the agent {offer.name!r} is one of an engine's own: serve that engine, "
-                "or use Agent.as_tool(…)"
-            )
-        return Offered(tool=_agent_tool(offer, engine), runs=offer)
+        return Offered(tool=_agent_tool(offer, _engine_of(offer, engine)), runs=offer)
     if callable(offer) and not isinstance(offer, type):
         return Offered(tool=tool(offer))
     raise TypeError(
         f"expected tools, functions or agents to serve, got {type(offer).__name__}: "
         "write @tool before the function"
     )
+
+
+def _engine_of(offer: AgentTool, engine: Engine | None) -> Engine:
+    if engine is None or (offer.agent is None and offer.algorithm not in engine.agents):
+        raise ValueError(
+            f"the agent {offer.name!r} is one of an engine's own: serve that engine, "
+            "or use Agent.as_tool(…)"
+        )
+    if offer.agent is not None and engine.agents.get(offer.algorithm) is not offer.agent:
+        raise ValueError(
+            f"the engine does not have the agent {offer.algorithm!r}: "
+            "give it to Engine(…, agents=[…]), too"
+        )
+    return engine
 
 
 def _runs_of(task_tool: TaskTool, engine: Engine | None) -> AgentTool:

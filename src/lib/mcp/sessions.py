@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,13 +21,12 @@ from pydantic import ValidationError
 from lib._util.clock import Clock
 from lib._util.json import canonical, digest, parse
 from lib.events.store import Marks
-from lib.mcp.sdk import types
+from lib.mcp.sdk import MCPError, types
 from lib.mcp.state import ExpiringMarks, Signer
 
 _SESSION: Final = "session"
 _QUESTION: Final = "question"
 _DECLARED: Final = ("elicitation", "roots", "sampling")
-_MAX_DECLARED_CHARS: Final = 2_000
 _MAX_ID_CHARS: Final = 8_000
 
 
@@ -112,10 +110,45 @@ class LegacySessions:
             ttl_s=found["ends"] - self._now(),
         )
 
-    async def question_id(self, session: LegacySession) -> str:
-        """Return an id for a question to the client of a session."""
-        content = {"kind": _QUESTION, "id": secrets.token_hex(16), "session": session.name}
-        return await self._signer.sign(canonical(content).encode())
+    async def ask(
+        self,
+        session: LegacySession,
+        send: Callable[[str], Awaitable[None]],
+        *,
+        stopping: asyncio.Event | None = None,
+    ) -> Mapping[str, Any]:
+        """Send a question to the client of a session; return the answer, a response of JSON-RPC.
+
+        Args:
+            session: of the client.
+            send: sends the question under this id.
+            stopping: ends the wait, which else is without end.
+
+        Raises:
+            MCPError: the server stops.
+        """
+        name = secrets.token_hex(16)
+        content = {"kind": _QUESTION, "id": name, "session": session.name}
+        question_id = await self._signer.sign(canonical(content).encode())
+        waiting = self._waiting[name] = asyncio.get_running_loop().create_future()
+        stop = asyncio.ensure_future((stopping or asyncio.Event()).wait())
+        try:
+            await send(question_id)
+            while not (waiting.done() or stop.done()):
+                pause = asyncio.ensure_future(self._clock.sleep(self._poll_s))
+                try:
+                    ends = [waiting, stop, pause]
+                    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    pause.cancel()
+                if not waiting.done() and (kept := await self._kept_answers.pop(name)) is not None:
+                    waiting.set_result(parse(kept))
+            if waiting.done():
+                return waiting.result()
+            raise MCPError(types.INTERNAL_ERROR, "the server stops: send the request again")
+        finally:
+            del self._waiting[name]
+            stop.cancel()
 
     async def answer(self, session: LegacySession, answer: Mapping[str, Any]) -> bool:
         """Take a response of JSON-RPC; return False if it answers no question to this client."""
@@ -125,45 +158,14 @@ class LegacySessions:
         found = await self._opened(question_id, _QUESTION)
         if found is None or found["session"] != session.name:
             return False
-        waiting = self._waiting.get(question_id)
-        if waiting is None:
+        name = found["id"]
+        waiting = self._waiting.get(name)
+        if waiting is None:  # another process asks, or none any more
             kept = canonical(dict(answer))
-            await self._kept_answers.add(found["id"], kept, ttl_s=self._answer_ttl_s)
+            await self._kept_answers.add(name, kept, ttl_s=self._answer_ttl_s)
         elif not waiting.done():
             waiting.set_result(answer)
         return True
-
-    @contextmanager
-    def asking(self, question_id: str) -> Generator[asyncio.Future[Mapping[str, Any]]]:
-        """Yield what gets the answer, if this process is sent it; see `wait`."""
-        future = self._waiting[question_id] = asyncio.get_running_loop().create_future()
-        try:
-            yield future
-        finally:
-            del self._waiting[question_id]
-
-    async def wait(
-        self, question_id: str, asking: asyncio.Future[Mapping[str, Any]]
-    ) -> Mapping[str, Any]:
-        """Return the answer, whichever process gets it; waits for ever.
-
-        Args:
-            question_id: of the question.
-            asking: see `asking`, which began before the question was sent.
-        """
-        found = await self._opened(question_id, _QUESTION) or {}
-        while True:
-            pause = asyncio.ensure_future(self._clock.sleep(self._poll_s))
-            try:
-                await asyncio.wait([asking, pause], return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                pause.cancel()
-            if asking.done():
-                return asking.result()
-            kept = await self._kept_answers.pop(found["id"])
-            if kept is not None:
-                answer: dict[str, Any] = parse(kept)
-                return answer
 
     async def _opened(self, signed: str, kind: str) -> dict[str, Any] | None:
         payload = await self._signer.open(signed)
@@ -175,13 +177,11 @@ class LegacySessions:
 
 
 def _declared(capabilities: Any) -> types.ClientCapabilities:
-    """Return the capabilities on which a question depends, if they are well-formed and short."""
+    """Return the capabilities on which a question depends, if they are well-formed."""
     if not isinstance(capabilities, dict):
         return types.ClientCapabilities()
     kept: dict[str, Any] = {name: capabilities[name] for name in _DECLARED if name in capabilities}
     try:
-        declared = types.ClientCapabilities.model_validate(kept, by_name=False)
+        return types.ClientCapabilities.model_validate(kept, by_name=False)
     except ValidationError:
         return types.ClientCapabilities()
-    is_short = len(declared.model_dump_json(exclude_none=True)) <= _MAX_DECLARED_CHARS
-    return declared if is_short else types.ClientCapabilities()

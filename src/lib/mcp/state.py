@@ -1,4 +1,4 @@
-"""What a server signs, and keeps for a time, in the store that its processes share.
+"""Signatures, values that are kept for a time, and the sealed state of a request.
 
 The key and what was kept are marks of the event store, so that any process over it goes on with
 what another one, or this one before a restart, has begun.

@@ -606,6 +606,9 @@ def test_a_resource_has_the_variables_of_its_template() -> None:
         resource("orders://{order}")(lambda: "")
 
 
+ENGINE = Engine("memory:", agents=[clerk()])
+
+
 @pytest.mark.parametrize(
     ("tools", "options", "error"),
     [
@@ -615,6 +618,7 @@ def test_a_resource_has_the_variables_of_its_template() -> None:
         ([Agent(FunctionClient(str), name="the clerk")], {}, ValueError),
         ([], {"prompts": [find]}, TypeError),
         ([], {"prompts": [complain, complain]}, ValueError),
+        ([Agent(FunctionClient(str), name="other")], {"engine": ENGINE}, ValueError),
         ([], {"max_calls": 0}, ValueError),
         ([], {"page_size": 0}, ValueError),
     ],

@@ -9,6 +9,7 @@ Source: modelcontextprotocol.io, Streamable HTTP, 2025-11-25.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -95,7 +96,8 @@ class LegacyEndpoint:
         connection = Connection.from_envelope(version, None, None)
         connection.client_capabilities = session.capabilities
         async with transport.connect() as (read, write), anyio.create_task_group() as group:
-            dispatcher = _Asking(read, write, self._sessions, session)
+            stopping = scope[CALLER_KEY].stopping
+            dispatcher = _Asking(read, write, self._sessions, session, stopping)
             serve = partial(serve_connection, connection=connection, lifespan_state=self._state)
             group.start_soon(serve, self._server.protocol, dispatcher)
             try:
@@ -114,6 +116,7 @@ class _Asking(JSONRPCDispatcher[TransportContext]):
         write: WriteStream[SessionMessage],
         sessions: LegacySessions,
         session: LegacySession,
+        stopping: asyncio.Event | None,
     ) -> None:
         super().__init__(
             read,
@@ -124,6 +127,7 @@ class _Asking(JSONRPCDispatcher[TransportContext]):
         self._write_to = write
         self._sessions = sessions
         self._session = session
+        self._stopping = stopping
 
     async def send_raw_request(
         self,
@@ -136,16 +140,17 @@ class _Asking(JSONRPCDispatcher[TransportContext]):
         """Return the answer to a question.
 
         Raises:
-            MCPError: the answer is an error.
+            MCPError: the answer is an error, or the server stops.
         """
-        question_id = await self._sessions.question_id(self._session)
-        question = JSONRPCRequest(
-            jsonrpc="2.0", id=question_id, method=method, params=dict(params or {})
-        )
         metadata = ServerMessageMetadata(related_request_id=_related_request_id)
-        with self._sessions.asking(question_id) as asking:
+
+        async def send(question_id: str) -> None:
+            question = JSONRPCRequest(
+                jsonrpc="2.0", id=question_id, method=method, params=dict(params or {})
+            )
             await self._write_to.send(SessionMessage(question, metadata=metadata))
-            answer = await self._sessions.wait(question_id, asking)
+
+        answer = await self._sessions.ask(self._session, send, stopping=self._stopping)
         if "error" in answer:
             error = answer["error"]
             raise MCPError(error["code"], error["message"], error.get("data"))

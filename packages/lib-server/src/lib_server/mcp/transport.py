@@ -36,8 +36,13 @@ async def opened(
         engine: of the HTTP server.
         make: makes the server of tools; None for one of the agents of the engine.
         max_body_bytes: of a request.
+
+    Raises:
+        ValueError: the server of tools has another engine.
     """
     server = MCPToolServer(engine) if make is None else make(engine)
+    if server.engine not in (None, engine):
+        raise ValueError("the agents have another engine: use MCPToolServer(…, engine=engine)")
     manager = StreamableHTTPSessionManager(
         server.protocol, stateless=True, max_request_body_size=max_body_bytes
     )
