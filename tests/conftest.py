@@ -35,6 +35,11 @@ COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 if not os.environ.get("LIB_TEST_PHOENIX_URL"):
     os.environ.setdefault("SSL_CERT_FILE", TESTS + "data/builtin/tls/authority.pem")
 
+# Threads of BLAS wait for each other by spinning: of workers that share processors, a hundred times
+# longer than they work. The deep suite has them, for sums are divided among them.
+if not os.environ.get("LIB_TEST_LONG"):
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 create_model("First")  # for the first one of a process pydantic looks for plugins, in files
 
 settings.register_profile(
