@@ -30,6 +30,9 @@
     │   ├── LLMError
     │   │   ├── UnsupportedModality
     │   │   ├── InvalidReply
+    │   │   ├── CircuitOpen
+    │   │   ├── RateLimited
+    │   │   ├── DeadlineExceeded
     │   │   └── ScriptError
     │   └── StoreUnavailable (also VectorError)
     ├── ToolError
@@ -61,9 +64,11 @@ from typing import Any, Final, Literal
 __all__ = [
     "BlobError",
     "BlobMissing",
+    "CircuitOpen",
     "Conflict",
     "ConsistencyTimeout",
     "ContentTooLarge",
+    "DeadlineExceeded",
     "DimensionMismatch",
     "EngineError",
     "ExportError",
@@ -84,6 +89,7 @@ __all__ = [
     "NoOutput",
     "NotFitted",
     "NotPending",
+    "RateLimited",
     "RedactionFailed",
     "RemoteError",
     "RunAbandoned",
@@ -446,6 +452,49 @@ class UnsupportedModality(LLMError):
 
 class InvalidReply(LLMError):
     """A model's reply could not be read, or does not fit the output type."""
+
+
+class CircuitOpen(LLMError):
+    """A service has failed so often that it is not called for a while; see `CircuitBreaker`.
+
+    Nothing was sent. `retry_after_s` is the time until one call may try the service again.
+    """
+
+    def __init__(self, service: str, *, retry_after_s: float) -> None:
+        self.service: str = service
+        super().__init__(
+            f"{service} is not called for {retry_after_s:.1f} s, its last calls have failed",
+            retryable=True,
+            retry_after_s=retry_after_s,
+        )
+
+
+class RateLimited(LLMError):
+    """A call would have to wait too long for its turn; see `RateLimiter`.
+
+    Nothing was sent. `retry_after_s` is the wait.
+
+    Attributes:
+        max_wait_s: the longest wait that the caller accepts.
+    """
+
+    def __init__(self, limiter: str, *, retry_after_s: float, max_wait_s: float) -> None:
+        self.limiter: str = limiter
+        self.max_wait_s: float = max_wait_s
+        super().__init__(
+            f"the rate of {limiter} is used up for {retry_after_s:.1f} s, a call waits up to "
+            f"{max_wait_s:.1f} s: raise max_wait_s, or send less",
+            retryable=True,
+            retry_after_s=retry_after_s,
+        )
+
+
+class DeadlineExceeded(LLMError):
+    """A call had no result in its time, all attempts, waits and fallbacks together."""
+
+    def __init__(self, deadline_s: float) -> None:
+        self.deadline_s: float = deadline_s
+        super().__init__(f"no result within {deadline_s:g} s, all attempts together")
 
 
 class ScriptError(LLMError, AssertionError):

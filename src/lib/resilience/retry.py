@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from lib._util.clock import Clock
 from lib.errors import LibError, RemoteError
+from lib.resilience.deadlines import time_left_s
 
 T = TypeVar("T")
 
@@ -83,6 +84,8 @@ async def retry(
 ) -> T:
     """Return what `call` returns, calling it again after errors that may pass.
 
+    Nothing is waited for that would come after the caller's `deadline`.
+
     Args:
         call: makes one attempt.
         policy: how often and how long.
@@ -107,7 +110,8 @@ async def retry(
             delay_s = policy.delay_s(
                 failed, elapsed_s=elapsed_s, jitter=random(), retry_after_s=server_wait_s
             )
-            if delay_s is None:
+            left_s = time_left_s()
+            if delay_s is None or (left_s is not None and delay_s > left_s):
                 raise
             if on_retry is not None:
                 on_retry(failed, error, delay_s)

@@ -1,0 +1,63 @@
+"""Deadlines: a total time for one call, with all its attempts, waits and fallbacks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+
+from lib._util.clock import SYSTEM_CLOCK, Clock
+from lib.errors import DeadlineExceeded
+
+_DEADLINE: ContextVar[tuple[Clock, float] | None] = ContextVar("deadline", default=None)
+
+
+@asynccontextmanager
+async def deadline(
+    deadline_s: float | None, *, clock: Clock = SYSTEM_CLOCK
+) -> AsyncGenerator[None]:
+    """Cancel the block after so many seconds; what waits inside sees how much time is left.
+
+    An outer deadline that comes first still counts.
+
+    Args:
+        deadline_s: None for no limit.
+        clock: measures and waits.
+
+    Raises:
+        DeadlineExceeded: the block took longer.
+        ValueError: `deadline_s` is not above 0.
+    """
+    if deadline_s is None:
+        yield
+        return
+    if not deadline_s > 0:
+        raise ValueError(f"expected deadline_s above 0, got {deadline_s!r}")
+    left_s = time_left_s()
+    token = _DEADLINE.set(
+        (clock, clock.monotonic() + min(deadline_s, deadline_s if left_s is None else left_s))
+    )
+    scope = asyncio.timeout(None)
+
+    async def expire() -> None:
+        await clock.sleep(deadline_s)
+        scope.reschedule(asyncio.get_running_loop().time())
+
+    timer = asyncio.create_task(expire())
+    try:
+        async with scope:
+            yield
+    except TimeoutError:
+        if not scope.expired():
+            raise
+        raise DeadlineExceeded(deadline_s) from None
+    finally:
+        timer.cancel()
+        _DEADLINE.reset(token)
+
+
+def time_left_s() -> float | None:
+    """Return the seconds until the innermost deadline, at least 0; None without one."""
+    current = _DEADLINE.get()
+    return None if current is None else max(0.0, current[1] - current[0].monotonic())
