@@ -86,6 +86,10 @@ class Agent(Generic[T_co]):
         settings: temperature and the like, passed to the model.
         provider_state: rest calls on what the provider has kept of the conversation; see `React`.
         retries: how often and how long each model is tried.
+        deadline_s: seconds for each model call, with all its attempts, waits and models; None
+            for no limit but those of `retries` and the clients.
+        hedge_after_s: seconds after which a slow attempt gets a second one beside it, at the next
+            model if there is one; the first reply counts, and both may cost. None for never.
         prices: for models whose provider states no cost.
         algorithm: makes the algorithm of its runs, with the arguments of `React`; a team of agents
             is `Reflexion(judge)`, `Debate([…])` or `Swarm([…])`.
@@ -104,6 +108,8 @@ class Agent(Generic[T_co]):
     settings: Mapping[str, Any]
     provider_state: bool
     retries: RetryPolicy | None
+    deadline_s: float | None
+    hedge_after_s: float | None
     prices: PriceBook | None
     algorithm: Callable[..., Algorithm[Any]]
 
@@ -121,6 +127,8 @@ class Agent(Generic[T_co]):
         settings: Mapping[str, Any] | None = None,
         provider_state: bool = False,
         retries: RetryPolicy | None = None,
+        deadline_s: float | None = None,
+        hedge_after_s: float | None = None,
         prices: PriceBook | None = None,
         algorithm: Callable[..., Algorithm[Any]] = React,
     ) -> None:
@@ -139,6 +147,8 @@ class Agent(Generic[T_co]):
             settings: see above.
             provider_state: see above.
             retries: see above.
+            deadline_s: see above.
+            hedge_after_s: see above.
             prices: see above.
             algorithm: see above.
 
@@ -165,6 +175,8 @@ class Agent(Generic[T_co]):
             "settings": dict(settings or {}),
             "provider_state": provider_state,
             "retries": retries,
+            "deadline_s": deadline_s,
+            "hedge_after_s": hedge_after_s,
             "prices": prices,
             "algorithm": algorithm,
         }
@@ -382,7 +394,14 @@ class Agent(Generic[T_co]):
                 for member in members.values():
                     stack.push_async_callback(member.close)
 
-        model = LLMHandler(used, guards=self.guards, retries=self.retries, prices=self.prices)
+        model = LLMHandler(
+            used,
+            guards=self.guards,
+            retries=self.retries,
+            deadline_s=self.deadline_s,
+            hedge_after_s=self.hedge_after_s,
+            prices=self.prices,
+        )
         return AgentParts(
             algorithm=algorithm,
             handlers=[model, *self._tool_handlers(toolsets, tools)],

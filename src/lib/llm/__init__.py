@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from lib.llm.models import open_client
     from lib.llm.ollama import OllamaClient
     from lib.llm.output import output_schema, parse_output
+    from lib.llm.resilient import ResilientClient
     from lib.llm.responses import OpenAIClient
     from lib.llm.scripted import Call, CutOff, FunctionClient, ScriptedClient
 
@@ -80,6 +81,7 @@ __all__ = [
     "Part",
     "PriceBook",
     "Reply",
+    "ResilientClient",
     "Role",
     "ScriptError",
     "ScriptedClient",
@@ -123,6 +125,7 @@ if not TYPE_CHECKING:  # type checkers are to see misspelt names
             "MistralClient": "lib.llm.mistral",
             "OllamaClient": "lib.llm.ollama",
             "OpenAIClient": "lib.llm.responses",
+            "ResilientClient": "lib.llm.resilient",
             "ScriptedClient": "lib.llm.scripted",
             "open_client": "lib.llm.models",
             "output_schema": "lib.llm.output",

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any, Final, cast
 
+from lib._util.attempts import counting
 from lib._util.json import canonical
 from lib.engine.arguments import require_attribute
 from lib.engine.core.algorithm import LLMRequest
@@ -17,7 +19,14 @@ from lib.engine.handlers.attachments import load, store
 from lib.engine.handlers.base import Admission, Call, LiveDelta
 from lib.engine.handlers.guards import RequestGuards, any_watches, as_guards
 from lib.engine.logs import LLM_LOG, log_run
-from lib.errors import BlobError, InvalidReply, LibError, LLMError
+from lib.errors import (
+    BlobError,
+    CircuitOpen,
+    InvalidReply,
+    LibError,
+    LLMError,
+    RateLimited,
+)
 from lib.events import Event
 from lib.events import kinds as k
 from lib.guards import Guard
@@ -26,7 +35,12 @@ from lib.llm.api.fields import is_shallow
 from lib.llm.client import usage_to_json
 from lib.llm.prices import PriceBook, with_cost
 from lib.llm.replies import deltas_of, is_empty
-from lib.resilience import RetryPolicy, retry
+from lib.resilience import RetryPolicy, is_retryable, retry
+from lib.resilience.deadlines import deadline
+from lib.resilience.hedge import Claim, hedged
+
+MAX_TRIES: Final = 32
+"""The most attempts of a call that are listed in its result."""
 
 
 class LLMHandler:
@@ -42,6 +56,8 @@ class LLMHandler:
         *,
         guards: Iterable[Guard] = (),
         retries: RetryPolicy | None = None,
+        deadline_s: float | None = None,
+        hedge_after_s: float | None = None,
         jitter: random.Random | None = None,
         prices: PriceBook | None = None,
     ) -> None:
@@ -54,7 +70,14 @@ class LLMHandler:
                 reply (in a run's first call, on its whole input), and "output" on a reply,
                 its thinking included, before anybody else sees any of it: then no piece of it is
                 shown while it is written. What they block ends the run as BLOCKED.
-            retries: how often and how long to try; each attempt is counted in the log.
+            retries: how often and how long to try each client; each attempt is counted in the log.
+                One that refuses a call (see `ResilientClient`) is not waited for if there is
+                another.
+            deadline_s: seconds for a whole call: all attempts, waits and clients together.
+            hedge_after_s: seconds after which a slow attempt gets a second one beside it, at the
+                next client or, without one, at the same: the first reply counts, and the other
+                attempt is cancelled, whose cost is not known. None for never, and never once a
+                piece of the reply has been shown.
             jitter: spreads the attempts of many processes.
             prices: for replies whose provider states no cost; it goes into the log with the reply,
                 so that budgets see it and it never changes afterwards. A call without a
@@ -63,12 +86,16 @@ class LLMHandler:
         Raises:
             TypeError: a client or a guard is of another type, such as the name of a model or a
                 class.
-            ValueError: there is no client.
+            ValueError: there is no client, or a time is not above 0.
         """
+        for name, seconds in (("deadline_s", deadline_s), ("hedge_after_s", hedge_after_s)):
+            if seconds is not None and not seconds > 0:
+                raise ValueError(f"expected {name} above 0, got {seconds!r}")
         self._clients = _as_clients(clients)
         self._guards = as_guards(guards)
         self._holds_back = any_watches(self._guards, "output")
         self._retries = retries or RetryPolicy()
+        self._deadline_s, self._hedge_after_s = deadline_s, hedge_after_s
         self._jitter = jitter or random.Random()  # noqa: S311 - spreads load, guards nothing
         self._prices = prices
         self._warned = False
@@ -106,7 +133,9 @@ class LLMHandler:
         try:
             if why := await guarding.input(model_call.decided.messages):
                 return [*guarding.verdicts, _blocked(call.event, why)]
-            reply = self._with_cost(await self._complete_or_fall_back(model_call), model_call)
+            async with deadline(self._deadline_s, clock=call.clock):
+                reply = await self._complete_or_fall_back(model_call)
+            reply = self._with_cost(reply, model_call)
             self._warn_of_no_cost(reply, model_call)
             if why := await guarding.output(reply):
                 return [*guarding.verdicts, _blocked(call.event, why, model_call, reply)]
@@ -125,39 +154,74 @@ class LLMHandler:
         Raises:
             LLMError: none has.
         """
-        for client in self._clients[1:]:
+        for client, following in pairwise(self._clients):
             try:
-                return await self._try(model_call)
+                return await self._try(model_call, client, following)
             except LLMError as error:
                 if not error.retryable:  # the next client would get the same request
                     raise
                 what = "falls back to model %r for %s: %s"
-                facts = (client.model, model_call.request.data["key"], error)
+                facts = (following.model, model_call.request.data["key"], error)
                 log_run(logging.WARNING, model_call.request.run_id, what, *facts, logger=LLM_LOG)
-                model_call.fall_back(client, error)
-        return await self._try(model_call)
+                model_call.fall_back(client, following, error)
+        return await self._try(model_call, self._clients[-1], None)
 
-    async def _try(self, model_call: _ModelCall) -> Reply:
+    async def _try(
+        self, model_call: _ModelCall, client: LLMClient, following: LLMClient | None
+    ) -> Reply:
+        """Return the reply of a client, after several attempts if need be.
+
+        Args:
+            model_call: the call.
+            client: whose turn it is.
+            following: the next one, None if this is the last.
+        """
+
         async def attempt() -> Reply:
-            model_call.attempts += 1
-            try:
-                return await self._call(model_call)
-            except LLMError as error:
-                if model_call.state is None or not error.state_lost:
-                    raise
-            model_call.attempts, model_call.state = (
-                model_call.attempts + 1,
-                None,
-            )  # the whole conversation will do
-            return await self._call(model_call)
+            return await hedged(
+                partial(self._attempt, model_call, client),
+                partial(self._attempt, model_call, following or client, hedge=True),
+                after_s=self._hedge_after_s,
+                clock=model_call.call.clock,
+            )
 
         return await retry(
             attempt,
             policy=self._retries,
             clock=model_call.call.clock,
             random=self._jitter.random,
+            is_retryable=is_retryable if following is None else _is_retryable_here,
             on_retry=partial(_log_retry, model_call.request, self._retries),
         )
+
+    async def _attempt(
+        self, model_call: _ModelCall, client: LLMClient, claim: Claim, *, hedge: bool = False
+    ) -> Reply:
+        """Return the reply to one attempt, or to the one after it without the provider's state."""
+        try:
+            return await self._record(model_call, model_call.begin(client, hedge=hedge), claim)
+        except LLMError as error:
+            if not model_call.holds_state(client) or not error.state_lost:
+                raise
+        model_call.state = None  # the whole conversation will do
+        return await self._record(model_call, model_call.begin(client, hedge=hedge), claim)
+
+    async def _record(self, model_call: _ModelCall, attempt: _Attempt, claim: Claim) -> Reply:
+        clock, began = model_call.call.clock, model_call.call.clock.monotonic()
+        with counting() as counts:
+            try:
+                reply = await self._call(model_call, attempt, claim)
+                claim()
+            except BaseException as error:
+                attempt.error = error
+                if isinstance(error, CircuitOpen | RateLimited):
+                    model_call.attempts -= 1  # nothing was sent
+                raise
+            finally:
+                attempt.took_s = clock.monotonic() - began
+                attempt.waited_s = counts.get("waited_s", 0.0)
+        model_call.replied(attempt)
+        return reply
 
     def recover(self, request: Event) -> PendingEvent | None:
         """Ask again: a model call that was cut off costs money, nothing else."""
@@ -187,29 +251,29 @@ class LLMHandler:
             model_call.provider,
         )
 
-    async def _call(self, model_call: _ModelCall) -> Reply:
+    async def _call(self, model_call: _ModelCall, attempt: _Attempt, claim: Claim) -> Reply:
         decided, call = model_call.decided, model_call.call
         messages = await load(decided.history, call.blobs)
         options: dict[str, Any] = {
-            "model": None if model_call.failed else decided.model,
+            "model": decided.model if attempt.client is self._clients[0] else None,
             "tools": call.offers.select(decided.tools),
             "output": decided.output,
             "settings": decided.settings,
         }
-        if model_call.state is not None:
+        if model_call.state is not None and model_call.holds_state(attempt.client):
             options["state"] = {**model_call.state, "covers": decided.covers}
         if call.on_delta is None or self._holds_back:
-            return await model_call.client.complete(messages, **options)
+            return await attempt.client.complete(messages, **options)
         key, begun = model_call.request.data["key"], call.clock.monotonic()
-        model_call.first_chunk_s = None
-        pieces = model_call.client.stream(messages, **options)
+        pieces = attempt.client.stream(messages, **options)
         try:
             async for piece in pieces:
-                if model_call.first_chunk_s is None:
-                    model_call.first_chunk_s = round(call.clock.monotonic() - begun, 6)
+                if attempt.first_chunk_s is None:
+                    attempt.first_chunk_s = round(call.clock.monotonic() - begun, 6)
                 if isinstance(piece, Reply):
                     return piece
-                call.on_delta(LiveDelta(key=key, attempt=model_call.attempts, delta=piece))
+                claim()
+                call.on_delta(LiveDelta(key=key, attempt=attempt.number, delta=piece))
         finally:
             if isinstance(pieces, AsyncGenerator):  # its connection is returned now
                 await pieces.aclose()
@@ -223,16 +287,60 @@ class LLMHandler:
                 on_delta(LiveDelta(key=key, attempt=model_call.attempts, delta=delta))
 
 
+@dataclass(slots=True, kw_only=True)
+class _Attempt:
+    """One attempt of a model call.
+
+    Attributes:
+        client: which is called.
+        number: from 1.
+        hedge: True if it began beside a slow one.
+        waited_s: how long a rate limiter made it wait.
+        took_s: how long it took, the wait included; None while it goes on.
+        error: how it failed.
+        first_chunk_s: how long it took to its first piece, None if it was not streamed.
+    """
+
+    client: LLMClient
+    number: int
+    hedge: bool
+    waited_s: float = 0.0
+    took_s: float | None = None
+    error: BaseException | None = None
+    first_chunk_s: float | None = None
+
+    def to_json(self, model: str | None) -> dict[str, Any]:
+        out: dict[str, Any] = {"model": model} if model else {}
+        if self.took_s is not None:
+            out["took_s"] = round(self.took_s, 3)
+        if self.waited_s:
+            out["waited_s"] = round(self.waited_s, 3)
+        if self.hedge:
+            out["hedge"] = True
+        if self.error is not None:
+            status = self.error.status if isinstance(self.error, LLMError) else None
+            shown: dict[str, Any] = {} if status is None else {"status": status}
+            out["error"] = {"type": type(self.error).__name__, **shown}
+        return out
+
+    @property
+    def is_unusual(self) -> bool:
+        """True if counting it as an attempt does not say all."""
+        refused = isinstance(self.error, CircuitOpen | RateLimited)
+        return self.hedge or self.waited_s > 0 or refused
+
+
 class _ModelCall:
     """One model call: its attempts, at one client after the other.
 
     Attributes:
         decided: the request.
-        client: the one whose turn it is.
+        client: the one whose turn it is, or that has replied.
         state: what a provider holds of the conversation, for the first client alone.
         attempts: made so far, at all clients.
+        begun: the same, with those that nothing was sent for.
         failed: what has become of the clients before, for the log.
-        first_chunk_s: how long the last attempt took to its first piece, None if it was not
+        first_chunk_s: how long the attempt that replied took to its first piece, None if it was not
             streamed.
     """
 
@@ -240,31 +348,53 @@ class _ModelCall:
         """Begin with the first client."""
         self.call = call
         self.request = call.event
-        self.client = client
+        self.client = self._first = client
         self.decided = call.decided
         self.state = self.decided.state
         self.attempts = 0
+        self.begun: list[_Attempt] = []
         self.failed: list[dict[str, Any]] = []
         self.first_chunk_s: float | None = None
 
     @property
+    def moved(self) -> bool:
+        """True if another client than the first one is called, or has replied."""
+        return self.client is not self._first
+
+    @property
     def provider(self) -> str | None:
         """The provider that is called, None if unknown."""
-        if self.failed:
+        if self.moved:
             return getattr(self.client, "provider", None)
         return self.request.data.get("provider")
 
     @property
     def model(self) -> str | None:
         """The model that is called, None for the client's own."""
-        return self.client.model if self.failed else self.request.data.get("model")
+        return self._model_of(self.client)
 
-    def fall_back(self, client: LLMClient, error: LLMError) -> None:
+    def holds_state(self, client: LLMClient) -> bool:
+        """Return True if the provider of this client holds a part of the conversation."""
+        return self.state is not None and client is self._first
+
+    def begin(self, client: LLMClient, *, hedge: bool) -> _Attempt:
+        """Begin an attempt."""
+        self.attempts += 1
+        attempt = _Attempt(client=client, number=len(self.begun) + 1, hedge=hedge)
+        self.begun.append(attempt)
+        return attempt
+
+    def replied(self, attempt: _Attempt) -> None:
+        """Note which attempt has the reply."""
+        self.client, self.first_chunk_s = attempt.client, attempt.first_chunk_s
+
+    def fall_back(self, client: LLMClient, following: LLMClient, error: LLMError) -> None:
         """Go on with the next client, which has no handle of another provider."""
-        before = {"model": self.model or self.client.model, "provider": self.provider}
+        self.client = client
+        before = {"model": self.model or client.model, "provider": self.provider}
         named = {name: value for name, value in before.items() if value}
         self.failed.append({**named, "error": _error_json(error)})
-        self.client, self.state, self.first_chunk_s = client, None, None
+        self.client = following
 
     def attempted(self) -> dict[str, Any]:
         """Return the fields of the result that describe the attempts."""
@@ -273,9 +403,22 @@ class _ModelCall:
             data["attempts"] = self.attempts
         if self.failed:
             data["failed_models"] = self.failed
-            if self.provider:
-                data["provider"] = self.provider
+        if self.moved and self.provider:
+            data["provider"] = self.provider
+        if any(attempt.is_unusual for attempt in self.begun):
+            data["tries"] = [
+                each.to_json(self._model_of(each.client) or each.client.model)
+                for each in self.begun[:MAX_TRIES]
+            ]
         return data
+
+    def _model_of(self, client: LLMClient) -> str | None:
+        return self.request.data.get("model") if client is self._first else client.model
+
+
+def _is_retryable_here(error: LibError) -> tuple[bool, float | None]:
+    """Return what `is_retryable` does; what was refused without being sent goes elsewhere."""
+    return (False, None) if isinstance(error, CircuitOpen | RateLimited) else is_retryable(error)
 
 
 def _as_clients(value: LLMClient | Sequence[LLMClient]) -> list[LLMClient]:
@@ -298,7 +441,7 @@ def _log_retry(
 
 
 def _completed(model_call: _ModelCall, reply: Reply) -> PendingEvent:
-    if model_call.failed:  # what this provider holds is of no use to the first client
+    if model_call.moved:  # what this provider holds is of no use to the first client
         reply = replace(reply, state=None, model=reply.model or model_call.client.model)
     data = model_call.attempted()
     data["reply"] = reply_to_json(with_writable_calls(with_distinct_calls(reply)))
