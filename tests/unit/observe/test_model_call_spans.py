@@ -223,5 +223,29 @@ def test_a_model_that_answered_for_another_one_is_shown_with_those_that_failed()
 
     attributes = spans_from_events(events)[1].attributes
     assert attributes["lib.failed_models"] == ["first", "unknown"]
+    assert "lib.waited_s" not in attributes
     assert attributes["gen_ai.provider.name"] == "anthropic"
     assert attributes["gen_ai.response.model"] == "second"
+
+
+def test_waits_hedges_and_refusals_of_a_call_are_shown():
+    request = {"key": "llm/1", "upto": 1, "digest": "d", "model": "first"}
+    tries: list[Any] = [
+        {"model": "first", "took_s": 0, "error": {"type": "CircuitOpen"}},
+        {"model": "second", "took_s": 9.5, "waited_s": 4.25, "error": {"type": "CancelledError"}},
+        {"model": "third", "took_s": 1, "waited_s": "long", "hedge": True},
+        *(None, 7, {"error": "text"}),  # of a foreign writer
+    ]
+    reply: dict[str, Any] = {"parts": []}
+    ended = {"key": "llm/1", "reply": reply, "attempts": 2, "tries": tries}
+    events = make_log(
+        (0, k.RUN_STARTED, START), (1, k.LLM_REQUESTED, request), (3, k.LLM_COMPLETED, ended)
+    )
+
+    attributes = spans_from_events(events)[1].attributes
+    assert {name: attributes[name] for name in attributes if name != "lib.key"}.items() >= {
+        "lib.attempts": 2,
+        "lib.waited_s": 4.25,
+        "lib.hedges": 1,
+        "lib.refused": 1,
+    }.items()

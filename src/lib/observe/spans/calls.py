@@ -103,6 +103,9 @@ def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     return attributes
 
 
+_REFUSALS: Final = frozenset({"CircuitOpen", "RateLimited"})
+
+
 def llm_completed(run: RunSpans, event: Event, key: str) -> None:
     """Finish a model call with its reply."""
     data = event.data
@@ -117,23 +120,29 @@ def llm_completed(run: RunSpans, event: Event, key: str) -> None:
         a.RESPONSE_MODEL: model,
         a.FINISH_REASONS: [word(reply.get("stop", "stop")) or "other"],
         a.REASON: "empty" if empty else None,
-        a.ATTEMPTS: number(data.get("attempts")),
         a.FIRST_CHUNK_S: number(data.get("first_chunk_s")),
         a.STREAM: True if "first_chunk_s" in data else None,
-        **_fallbacks(data),
+        **_attempts(data),
         **run.usage(reply.get("usage")),
     }
     shown = run.content.show(message)
     run.finish(event.at, "llm", key, attributes, model=model, shown=shown)
 
 
-def _fallbacks(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the models that failed before, and the provider that answered instead."""
+def _attempts(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how often and at which models a call was tried, and who replied instead."""
     failed = [name(mapping(each).get("model")) for each in items(data.get("failed_models"))]
-    if not failed:
-        return {}
+    tries = [mapping(each) for each in items(data.get("tries"))]
+    waited = [number(each.get("waited_s")) or 0 for each in tries]
+    refused = [mapping(each.get("error")).get("type") in _REFUSALS for each in tries]
+    shown: dict[str, Any] = {
+        a.ATTEMPTS: number(data.get("attempts")),
+        a.FAILED_MODELS: [each or "unknown" for each in failed] or None,
+        a.HEDGES: sum(each.get("hedge") is True for each in tries) or None,
+        a.REFUSED: sum(refused) or None,
+        a.WAITED_S: round(sum(waited), 3) or None,
+    }
     provider = word(data.get("provider"))
-    shown: dict[str, Any] = {a.FAILED_MODELS: [each or "unknown" for each in failed]}
     return {**shown, a.PROVIDER: provider} if provider else shown
 
 
@@ -142,8 +151,7 @@ def llm_failed(run: RunSpans, event: Event, key: str) -> None:
     data = event.data
     attributes = {
         a.RESPONSE_MODEL: identifier(data.get("model")),
-        a.ATTEMPTS: number(data.get("attempts")),
-        **_fallbacks(data),
+        **_attempts(data),
         **run.usage(data.get("usage")),
     }
     _fail(run, event, "llm", key, error=mapping(data.get("error")), attributes=attributes)

@@ -63,6 +63,8 @@ def status_words(span: Span) -> Iterator[str]:
         yield from _decided(attributes)
     if attempts := attributes.get(a.ATTEMPTS):
         yield f"{attempts} attempts"
+    if waited_s := attributes.get(a.WAITED_S):
+        yield f"waited {waited_s:g} s"
     if a.RESUMES in attributes:
         yield "taken over"
 
