@@ -35,10 +35,10 @@ def isotropic(count: int, dimension: int) -> np.ndarray:
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-def fill_store(path: str, count: int, dimension: int, *, packed: bool) -> None:
+def fill_store(path: str, count: int, dimension: int) -> None:
     async def fill() -> None:
         rows = isotropic(count, dimension)
-        async with SQLiteVectorStore(path, dimension=dimension, packed=packed) as store:
+        async with SQLiteVectorStore(path, dimension=dimension) as store:
             for start in range(0, count, 5_000):
                 some = range(start, min(start + 5_000, count))
                 await store.upsert(
@@ -107,13 +107,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     wanted = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        own, packed, peer = (str(Path(folder, name)) for name in ("own", "packed", "peer"))
-        fill_store(own, wanted.records, wanted.dimension, packed=False)
-        fill_store(packed, wanted.records, wanted.dimension, packed=True)
+        own, peer = (str(Path(folder, name)) for name in ("own", "peer"))
+        fill_store(own, wanted.records, wanted.dimension)
         fill_sqlite_vec(peer, wanted.records, wanted.dimension)
         engines = {
             "sqlite": (answers_of_store, own),
-            "sqlite, packed": (answers_of_store, packed),
             "sqlite-vec": (answers_of_sqlite_vec, peer),
         }
         found: dict[str, list[list[float]]] = {name: [] for name in engines}

@@ -32,7 +32,7 @@ each prepares an eighth of them, which takes about as long as reading all.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -62,6 +62,8 @@ _SAMPLE: Final = 256
 _RECENTRED: Final = 4
 _SHARE: Final = 8
 _CENTRED_SHARE: Final = 8
+_SUITING: Final = 0.25  # the square of how far a centre may be from a mean, relative to the spread
+_EXACT_BYTES: Final = 1 << 8  # the products of so many bytes have a sum that 32 bits hold
 _LEAST_CELLS: Final = 1 << 19  # below, a search saves nothing
 _COLLECTED: Final = 5  # if its rows are collected, a fifth of them is enough
 _OFF: Final = 2.0**-17
@@ -173,6 +175,51 @@ class Prepared:
         return type(self)(
             self._coding, self._centre, self._share, self._kept.taken(here, len(here))
         )
+
+    @classmethod
+    def loaded(cls, coding: Coding, centre: Floats, share: float, saved: Sequence[bytes]) -> Self:
+        """Return all rows of what `saved` has returned for rows of one centre.
+
+        Args:
+            coding: how they are prepared.
+            centre: c.
+            share: r.
+            saved: of some rows each.
+        """
+        dimension = len(centre)
+        sizes = [len(each) // saved_width(dimension) for each in saved]
+        kept, start = _Kept.room(sum(sizes), coded_width(dimension)), 0
+        fields = (kept.halves, kept.sums, kept.steps, kept.errors)
+        for each, size in zip(saved, sizes, strict=True):
+            end = start + size
+            numbers = np.frombuffer(each, "<f4", 4 * size).reshape(4, size)
+            for field, values in zip(fields, numbers, strict=True):
+                field[start:end] = values
+            codes = np.frombuffer(each, np.uint8, offset=16 * size)
+            kept.codes[start:end, :dimension] = codes.reshape(size, dimension)
+            start = end
+        return cls(coding, centre, share, kept)
+
+    @property
+    def share(self) -> float:
+        """The r of its rows."""
+        return self._share
+
+    def saved(self) -> bytes:
+        """Return what is kept of all its rows, `saved_width` bytes of each, for `loaded`."""
+        kept, size = self._kept, self.size
+        fields = (kept.halves, kept.sums, kept.steps, kept.errors)
+        numbers = [field[:size].astype("<f4", copy=False).tobytes() for field in fields]
+        return b"".join([*numbers, kept.codes[:size, : len(self.centre)].tobytes()])
+
+    def suits(self, vectors: Floats, scales: Floats) -> bool:
+        """Return True if rows are about as near to its centre as they are to their own mean."""
+        some = np.linspace(0, len(vectors) - 1, min(_SAMPLE, len(vectors))).astype(np.intp)
+        seen = np.empty((len(some), vectors.shape[1]), np.float32)
+        self._see(vectors[some], scales[some], seen)
+        mean = seen.mean(axis=0, dtype=np.float64)
+        spread = np.einsum("ij,ij->", seen, seen, dtype=np.float64) / len(some)
+        return bool(mean @ mean <= _SUITING * spread)
 
     def halves(self, places: Places) -> Floats:
         """Return no more than |v|^2 / 2 of some rows, as `View.of_floats` needs it."""
@@ -302,6 +349,11 @@ def coded_width(dimension: int) -> int:
     return -(-dimension // _REGISTER_BYTES) * _REGISTER_BYTES
 
 
+def saved_width(dimension: int) -> int:
+    """Return how many bytes are saved of a row."""
+    return dimension + 16
+
+
 def _padded(code: Wide) -> Codes8:
     """Return a code as bytes in a matrix of one row, then zeros, which add nothing to a product."""
     padded = np.zeros((1, coded_width(len(code))), np.uint8)
@@ -329,6 +381,20 @@ def fast_products() -> Products | None:
     right = (sample.astype(np.int64) @ sample[0].astype(np.int64)).astype(np.float32)
     found = products(sample[:1], sample)
     return products if found.dtype == np.float32 and np.array_equal(found, right) else None
+
+
+def slow_products(code: Codes8, codes: Codes8) -> Floats:
+    """Return the products of numpy, exact but for one rounding, where there are no faster ones."""
+    found = np.empty(len(codes), np.float32)
+    wide = code[0].astype(np.float32)
+    for start in range(0, len(codes), _EXACT_BYTES):  # so few that what is converted stays cached
+        some = codes[start : start + _EXACT_BYTES]
+        sums = np.zeros(len(some))
+        for first in range(0, codes.shape[1], _EXACT_BYTES):
+            part = slice(first, first + _EXACT_BYTES)
+            sums += some[:, part].astype(np.float32) @ wide[part]
+        found[start : start + _EXACT_BYTES] = sums
+    return found
 
 
 def grown(array: NDArray[Any], capacity: int) -> NDArray[Any]:

@@ -225,33 +225,37 @@ class CachedNamespace:
         return living[places[there]], there
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """The rows that a namespace had at one moment.
+
+    Attributes:
+        namespace: its name.
+        rids: the rows, sorted.
+        change: the last change in the file before.
+        state: of the database; in another one the rows are others.
+    """
+
+    namespace: str
+    rids: NDArray[np.int64]
+    change: int
+    state: object
+
+
 class NamespaceReader:
     """A namespace while it is read, some rows at a time; what changes meanwhile is not followed.
 
     Attributes:
-        namespace: its name.
+        listing: all rows that there were at first.
         cached: what was read.
-        rids: all rows that there were at first.
-        parts: the first and the last of those that the file has in one piece, see `Packed`.
         read: how many of them were read.
-        state: of the database when it began; in another one the rows are others.
     """
 
-    read: int = 0
-    state: object = None
-
-    def __init__(
-        self,
-        namespace: str,
-        cached: CachedNamespace,
-        rids: NDArray[np.int64],
-        parts: dict[int, int],
-    ) -> None:
+    def __init__(self, listing: Listing, cached: CachedNamespace) -> None:
         """Start with the first row."""
-        self.namespace: str = namespace
+        self.listing: Listing = listing
         self.cached: CachedNamespace = cached
-        self.rids: NDArray[np.int64] = rids
-        self.parts: dict[int, int] = parts
+        self.read: int = 0
 
 
 class Namespaces:

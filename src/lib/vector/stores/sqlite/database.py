@@ -29,6 +29,7 @@ from lib.vector.records import Match, Record
 from lib.vector.stores.sqlite import lexical
 from lib.vector.stores.sqlite.cache import (
     CachedNamespace,
+    Listing,
     NamespaceReader,
     Namespaces,
     Near,
@@ -37,12 +38,12 @@ from lib.vector.stores.sqlite.cache import (
     selected,
 )
 from lib.vector.stores.sqlite.changes import Changes
+from lib.vector.stores.sqlite.codes import Learning, StoredCodes
 from lib.vector.stores.sqlite.columns import ColumnReader
 from lib.vector.stores.sqlite.file_search import FileSearch
 from lib.vector.stores.sqlite.foreign import ForeignWrites
 from lib.vector.stores.sqlite.loader import RIDS, Loader
 from lib.vector.stores.sqlite.matches import Matches
-from lib.vector.stores.sqlite.packed import Packed
 from lib.vector.stores.sqlite.rows import TableRows, as_json
 from lib.vector.stores.sqlite.schema import NAME, Table, open_table, typed_errors
 from lib.vector.text.analysis import query_words
@@ -91,10 +92,8 @@ class Database:
         self._most_rows = cache_bytes // (4 * table.dimension)
         self._by_sql = Counter[str]()  # filters that SQL has decided, by namespace
         self._rows = TableRows(opened.connection, table)
-        self._packed = Packed(self._rows, is_there=opened.has_packed)
-        self._loader = Loader(
-            self._rows, self._changes, self._packed, cache_bytes // _SHARE, scratch
-        )
+        self._codes = StoredCodes(self._rows, is_there=opened.has_codes)
+        self._loader = Loader(self._rows, self._changes, cache_bytes // _SHARE, scratch)
         self._matches = Matches(self._rows, cache_bytes // _SHARE)
         self._version: int | None = None
         self._schema: int | None = None
@@ -102,6 +101,7 @@ class Database:
         self._round = 0  # counts how often others were found to have written
         self._foreign = ForeignWrites(table.path) if opened.writable else None
         self._seen: int | None = None
+        self._learns = opened.writable and opened.has_codes
 
     def close(self) -> None:
         """Close the connections."""
@@ -153,10 +153,11 @@ class Database:
             self._connection.executemany(
                 self._table.named(_UPSERT), ((namespace, *values) for values in columns)
             )
-            packs = self._packed.wants(len(batch.ids))
-            rids = self._loader.rids(namespace, batch.ids) if cached or packs else []
-            if packs:
-                self._packed.write(namespace, rids, batch.ids, batch.vectors)
+            codes = self._codes.wants(len(batch.ids))
+            rids = self._loader.rids(namespace, batch.ids) if cached or codes else []
+            if codes:
+                rows = np.array(rids, np.int64)
+                self._codes.write(namespace, rows, batch.vectors, batch.lengths)
             self._note(cached)
         if cached:
             items = list(zip(rids, batch.metas, strict=True))
@@ -234,42 +235,88 @@ class Database:
             reader: what the last call returned; None for the first one.
         """
         with self._transaction():
-            cached = self._followed(namespace)
-            if cached is None:
-                if reader is None or reader.state is not self._state:
-                    reader = self._loader.reader(namespace, self._loader.empty())
-                    reader.state = self._state
-                if self._loader.read(reader):
-                    return reader
-                cached = reader.cached
-                self._loader.follow(namespace, cached)
-                cached.round = self._round
-                self._cache.put(namespace, cached)
-            return cached.snapshot
+            return self._look_up(namespace, reader)
+
+    async def look_up_or_list(
+        self, namespace: str, least_rows: int
+    ) -> Snapshot[RowIds] | NamespaceReader | Listing:
+        """Do what `look_up` does, or list the rows of a namespace that has so many at least."""
+        with self._transaction():
+            if self._followed(namespace) is not None:
+                return self._look_up(namespace, None)
+            listing = self._loader.listing(namespace, self._state)
+            if len(listing.rids) >= least_rows:
+                return listing
+            return self._look_up(namespace, self._loader.reader(listing, self._loader.empty()))
+
+    def _look_up(
+        self, namespace: str, reader: NamespaceReader | None
+    ) -> Snapshot[RowIds] | NamespaceReader:
+        cached = self._followed(namespace)
+        if cached is None:
+            if reader is None or reader.listing.state is not self._state:
+                listing = self._loader.listing(namespace, self._state)
+                reader = self._loader.reader(listing, self._loader.empty())
+            if self._loader.read(reader):
+                return reader
+            cached = reader.cached
+            self._loader.follow(namespace, cached)
+            cached.round = self._round
+            self._cache.put(namespace, cached)
+        return cached.snapshot
 
     def has(self, namespace: str) -> bool:
         """Return True if memory holds a namespace, be it as it was before; never blocks."""
         return namespace in self._cache
 
-    async def search_file(
-        self, plan: QueryPlan, search: NamespaceReader | FileSearch
-    ) -> FileSearch | list[Match] | None:
-        """Look at some rows of a namespace; return the nearest records, or what looks on.
+    async def search_file(self, plan: QueryPlan, search: Listing | FileSearch) -> FileSearch | None:
+        """Look at some rows of a namespace; return what looks on, or has found the nearest records.
 
         None if something was written to the namespace meanwhile, or may have been.
 
         Args:
             plan: the query.
-            search: what the last call returned; for the first one, what has read some rows.
+            search: what the last call returned; for the first one, the rows.
         """
-        reader = search if isinstance(search, NamespaceReader) else search.reader
         with self._transaction():
-            changed = self._changes.since(reader.cached.change, plan.namespace)
-            if reader.state is not self._state or changed != []:
+            if isinstance(search, Listing):
+                search = FileSearch(plan, search, self._rows, self._codes)
+            if not self._is_current(search.listing):
                 return None
-            if isinstance(search, NamespaceReader):
-                search = FileSearch(plan, search, self._rows, self._packed)
-            return search if search.read() else search.matches()
+            search.go_on()
+            return search
+
+    async def learn(self, namespace: str, learning: Learning | None) -> Learning | None:
+        """Keep codes of some rows in the file; return what goes on, None at the end.
+
+        Ends without the other rows if something is written to the namespace meanwhile, or if
+        another connection is writing now.
+
+        Args:
+            namespace: of the rows.
+            learning: what the last call returned; None for the first one.
+
+        Raises:
+            StoreError: the file cannot be written now.
+        """
+        if not self._learns:
+            return None
+        self._connection.execute("PRAGMA busy_timeout = 0")  # calls wait behind this one
+        try:
+            with self._transaction(write=True):
+                if learning is None:
+                    listing = self._loader.listing(namespace, self._state)
+                    learning = Learning(listing, self._codes)
+                more = self._is_current(learning.listing) and learning.go_on()
+        finally:
+            self._connection.execute(f"PRAGMA busy_timeout = {round(1_000 * sqlite.BUSY_S)}")
+        self._look()
+        return learning if more else None
+
+    def _is_current(self, listing: Listing) -> bool:
+        """Return True if nothing was written to a namespace since its rows were listed."""
+        changed = self._changes.since(listing.change, listing.namespace)
+        return listing.state is self._state and changed == []
 
     async def read_columns(
         self, plan: QueryPlan, reader: ColumnReader | None

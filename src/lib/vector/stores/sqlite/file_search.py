@@ -1,22 +1,25 @@
-"""Searches a namespace in the file, and keeps none of its vectors.
+"""Searches a namespace in the file, and keeps nothing of it in memory.
 
-Reading vectors costs a fraction of keeping them, with their ids and what else searches need. So the
-first searches of a large namespace only look at them, some rows in each transaction, so that other
-calls have their turns. A write to the namespace in between ends the search without an answer.
+What a row is worth at most is read from its codes, which are a quarter of its vector and lie many
+in one piece; some tens of rows that may be among the nearest are then scored by the definition.
+Rows without codes are looked at one by one. All that takes some transactions, so that other calls
+have their turns; a write to the namespace in between ends the search without an answer.
 """
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lib.vector.exact.bounds import reached
 from lib.vector.exact.scan import Scan
-from lib.vector.exact.search import Scoring
+from lib.vector.exact.search import Rows, Scoring
 from lib.vector.records import Match
-from lib.vector.stores.sqlite.cache import NamespaceReader, QueryPlan
-from lib.vector.stores.sqlite.packed import Packed
+from lib.vector.stores.sqlite.cache import Listing, QueryPlan
+from lib.vector.stores.sqlite.codes import MOST_ROWS, Bounds, StoredCodes
 from lib.vector.stores.sqlite.rows import TableRows, as_json
 
 _FOLLOWING: Final = "SELECT rid, vector FROM [table] WHERE +namespace = ? AND rid BETWEEN ? AND ?"
@@ -30,6 +33,9 @@ _FOUND: Final = """
 """
 _ROWS_AT_ONCE: Final = 4_000
 _ROWS_TOGETHER: Final = 500  # so few that their vectors stay in the cache
+_CODED_CELLS: Final = 8 << 20  # of codes in one transaction
+_SPARE: Final = 16  # rows beyond the k-th that are scored first
+_MOST_SEEDS: Final = 256  # and of those that seem to be worth the same
 
 Rids = NDArray[np.int64]
 
@@ -38,62 +44,35 @@ class FileSearch:
     """One search; its methods belong into transactions, all of which see the same rows.
 
     Attributes:
-        reader: has listed the rows, and has read some of them.
+        listing: the rows.
+        loose: how many of them have no codes.
+        found: the nearest records, best first, once it has ended.
     """
 
     def __init__(
-        self, plan: QueryPlan, reader: NamespaceReader, rows: TableRows, packed: Packed
+        self, plan: QueryPlan, listing: Listing, rows: TableRows, codes: StoredCodes
     ) -> None:
-        """Start with what was read."""
-        self.reader: NamespaceReader = reader
-        self._plan, self._rows, self._packed, self._read = plan, rows, packed, reader.read
-        self._sign = 1.0 if rows.table.metric == "euclidean" else -1.0
-        read = reader.cached.snapshot
-        self._room = np.empty((_ROWS_AT_ONCE, rows.table.dimension), np.float32)
-        self._k = min(plan.k, len(reader.rids))
-        scoring = Scoring(read.rows, plan.vector, rows.table.metric)
+        """Start with all rows of a namespace."""
+        self.listing: Listing = listing
+        self.loose: int = 0
+        self.found: list[Match] | None = None
+        self._plan, self._rows, self._codes = plan, rows, codes
+        metric, dimension = rows.table.metric, rows.table.dimension
+        self._sign = 1.0 if metric == "euclidean" else -1.0
+        self._k = min(plan.k, len(listing.rids))
+        nothing = np.empty((0, dimension), np.float32)
+        scoring = Scoring(Rows(ids=[], vectors=nothing, scales=nothing[:, 0]), plan.vector, metric)
         self._scan = Scan(scoring, plan.vector, self._k)
-        with np.errstate(all="ignore"):
-            self._scan.add(np.array(read.contents.rids, np.intp), read.rows.vectors)
+        self._parts_at_once = max(1, _CODED_CELLS // (MOST_ROWS * dimension))
+        self._steps = self._looked_at() if len(listing.rids) else iter(())
 
-    def read(self) -> bool:
-        """Look at some rows; return True if more follow."""
-        reader = self.reader
-        rids = reader.rids[self._read : self._read + _ROWS_AT_ONCE]
+    def go_on(self) -> None:
+        """Look at some rows, or end."""
         with np.errstate(all="ignore"):  # see `exact.search.nearest`
-            loose = self._read_parts(rids) if reader.parts and len(rids) else rids
-            if len(loose):
-                self._read_rows(loose)
-        self._read += len(rids)
-        return self._read < len(reader.rids)
+            if next(self._steps, None) is None:
+                self.found = self._matches()
 
-    def _read_parts(self, rids: Rids) -> Rids:
-        """Look at those of some rows that are in parts which end among them; return the others."""
-        parts, loose, last = self.reader.parts, np.ones(len(rids), np.bool_), int(rids[-1])
-        size = 0
-        for begin, vectors in self._packed.vectors(self.reader.namespace, int(rids[0]), last):
-            end = begin + len(vectors)
-            if parts.get(begin) == end - 1 <= last:
-                place = int(np.searchsorted(rids, begin))
-                loose[place : place + len(vectors)] = False
-                self._room[size : size + len(vectors)] = vectors
-                size += len(vectors)
-        self._scan.add(rids[~loose], self._room[:size])
-        return rids[loose]
-
-    def _read_rows(self, rids: Rids) -> None:
-        for start in range(0, len(rids), _ROWS_TOGETHER):
-            some = rids[start : start + _ROWS_TOGETHER]
-            first, last = int(some[0]), int(some[-1])
-            if last - first == len(some) - 1:  # in a row, as where one batch has written them
-                rows = self._rows.select(_FOLLOWING, self.reader.namespace, first, last)
-            else:
-                rows = self._rows.select(_LISTED, self.reader.namespace, as_json(some.tolist()))
-            vectors = self._rows.matrix([vector for _, vector in rows])
-            self._scan.add(np.array([rid for rid, _ in rows], np.intp), vectors)
-
-    def matches(self) -> list[Match]:
-        """Return the nearest records, best first."""
+    def _matches(self) -> list[Match]:
         rids, costs = self._scan.best()
         cost_of = dict(zip(rids.tolist(), costs.tolist(), strict=True))
         named = self._rows.select(_NAMES, as_json(list(cost_of)))
@@ -106,3 +85,54 @@ class FileSearch:
             vector = list(record.vector) if self._plan.include_vectors else None
             made.append(Match(record.id, self._sign * cost, record.text, record.meta, vector))
         return made
+
+    def _looked_at(self) -> Generator[bool]:
+        """Look at all rows; yields where a transaction may end."""
+        plan, rids = self._plan, self.listing.rids
+        bounds = [Bounds(rids[:0], np.empty(0, np.float32))]
+        parts = sorted(self._codes.parts(plan.namespace, rids).items())
+        for start in range(0, len(parts), self._parts_at_once):
+            some = parts[start : start + self._parts_at_once]
+            bounds.append(self._codes.bounds(plan.vector, plan.namespace, rids, some))
+            yield True
+        found = Bounds(*map(np.concatenate, zip(*bounds, strict=True)))
+        coded = np.zeros(len(rids), np.bool_)
+        coded[np.searchsorted(rids, found.rids)] = True
+        loose, best = rids[~coded], self._seeds(found.worths)
+        self.loose = len(loose)
+        self._read_rows(np.sort(found.rids[best]))
+        for start in range(0, len(loose), _ROWS_AT_ONCE):
+            self._read_rows(loose[start : start + _ROWS_AT_ONCE])
+            yield True
+        found.worths[best] = -np.inf
+        yield from self._score(found)
+
+    def _seeds(self, worths: NDArray[np.float32]) -> NDArray[np.intp]:
+        """Return some rows that seem to be worth most."""
+        if not len(worths):
+            return np.empty(0, np.intp)
+        least = reached(worths, min(self._k + _SPARE, len(worths)))
+        return (worths >= least).nonzero()[0][: 4 * self._k + _MOST_SEEDS]
+
+    def _score(self, found: Bounds) -> Generator[bool]:
+        """Look at the rows that can be among the nearest, those that may be worth most first."""
+        left = (found.worths >= self._scan.least).nonzero()[0]
+        left = left[np.argsort(-found.worths[left], kind="stable")]
+        for start in range(0, len(left), _ROWS_TOGETHER):
+            some = left[start : start + _ROWS_TOGETHER]
+            some = some[found.worths[some] >= self._scan.least]
+            if not len(some):
+                break
+            self._read_rows(np.sort(found.rids[some]))
+            yield True
+
+    def _read_rows(self, rids: Rids) -> None:
+        for start in range(0, len(rids), _ROWS_TOGETHER):
+            some = rids[start : start + _ROWS_TOGETHER]
+            first, last = int(some[0]), int(some[-1])
+            if last - first == len(some) - 1:  # in a row, as where one batch has written them
+                rows = self._rows.select(_FOLLOWING, self._plan.namespace, first, last)
+            else:
+                rows = self._rows.select(_LISTED, self._plan.namespace, as_json(some.tolist()))
+            vectors = self._rows.matrix([vector for _, vector in rows])
+            self._scan.add(np.array([rid for rid, _ in rows], np.intp), vectors)

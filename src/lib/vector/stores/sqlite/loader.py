@@ -15,10 +15,9 @@ import numpy as np
 from lib.vector.exact.search import row_lengths
 from lib.vector.filter import Filter
 from lib.vector.stores.sqlite import lexical
-from lib.vector.stores.sqlite.cache import CachedNamespace, NamespaceReader, RowIds
+from lib.vector.stores.sqlite.cache import CachedNamespace, Listing, NamespaceReader, RowIds
 from lib.vector.stores.sqlite.changes import Changes
 from lib.vector.stores.sqlite.columns import ColumnReader
-from lib.vector.stores.sqlite.packed import Packed
 from lib.vector.stores.sqlite.rows import TableRows, as_json
 
 if TYPE_CHECKING:  # loaded with the first `scratch_dir`
@@ -55,7 +54,6 @@ class Loader:
         self,
         rows: TableRows,
         changes: Changes,
-        packed: Packed,
         column_bytes: int,
         scratch: Scratch | None = None,
     ) -> None:
@@ -64,11 +62,10 @@ class Loader:
         Args:
             rows: of the table.
             changes: its log.
-            packed: its second copy of vectors.
             column_bytes: how much memory the columns of a namespace may take.
             scratch: where vectors lie that memory has no room for; None keeps all in memory.
         """
-        self._rows, self._changes, self._packed = rows, changes, packed
+        self._rows, self._changes = rows, changes
         self._column_bytes, self._scratch = column_bytes, scratch
 
     def empty(self) -> CachedNamespace:
@@ -94,49 +91,42 @@ class Loader:
 
     def read_all(self, namespace: str, cached: CachedNamespace) -> None:
         """Read all rows of a namespace that is empty in memory."""
-        reader = self.reader(namespace, cached)
+        reader = self.reader(self.listing(namespace, None), cached)
         while self.read(reader):
             pass
 
-    def reader(self, namespace: str, cached: CachedNamespace) -> NamespaceReader:
-        """Return what reads the rows that there are now; changes from now on are to be followed."""
-        cached.change = self._changes.last()
+    def listing(self, namespace: str, state: object) -> Listing:
+        """Return the rows that there are now; changes from now on are to be followed.
+
+        Args:
+            namespace: of the rows.
+            state: of the database.
+        """
+        change = self._changes.last()
         ((listed,),) = self._rows.select(_ALL, namespace)
         rids = np.empty(0, np.int64)
         if listed != "[]":  # never as Python's own numbers, which take five times as much
             rids = np.fromstring(listed[1:-1], np.int64, sep=",")
         rids.sort()  # the order in which the file has the rows
-        cached.reserve(len(rids))
-        return NamespaceReader(namespace, cached, rids, self._packed.parts(namespace, rids))
+        return Listing(namespace=namespace, rids=rids, change=change, state=state)
+
+    def reader(self, listing: Listing, cached: CachedNamespace) -> NamespaceReader:
+        """Return what reads these rows."""
+        cached.change = listing.change
+        cached.reserve(len(listing.rids))
+        return NamespaceReader(listing, cached)
 
     def read(self, reader: NamespaceReader) -> bool:
         """Read some rows; return True if more follow."""
-        some = reader.rids[reader.read : reader.read + _READ_AT_ONCE].tolist()
-        loose = self._read_parts(reader, some) if reader.parts and some else some
-        if loose:
-            rows = self._rows.select(_ROWS, reader.namespace, as_json(loose))
+        rids = reader.listing.rids
+        some = rids[reader.read : reader.read + _READ_AT_ONCE].tolist()
+        if some:
+            rows = self._rows.select(_ROWS, reader.listing.namespace, as_json(some))
             matrix = self._rows.matrix([blob for _, _, blob in rows])
             items = [(rid, _UNREAD) for rid, _, _ in rows]
             reader.cached.upsert([name for _, name, _ in rows], matrix, row_lengths(matrix), items)
         reader.read += len(some)
-        return reader.read < len(reader.rids)
-
-    def _read_parts(self, reader: NamespaceReader, rids: list[int]) -> list[int]:
-        """Read those of some rows that are in parts which end among them; return the others."""
-        matrix = np.empty((len(rids), self._rows.table.dimension), np.float32)
-        names, read = list[str](), list[int]()
-        for first, ids, vectors in self._packed.read(reader.namespace, rids[0], rids[-1]):
-            end = first + len(ids)
-            if reader.parts.get(first) == end - 1 <= rids[-1]:
-                matrix[len(read) : len(read) + len(ids)] = vectors
-                names += ids
-                read += range(first, end)
-        if read:
-            vectors = matrix[: len(read)]
-            items = [(rid, _UNREAD) for rid in read]
-            reader.cached.upsert(names, vectors, row_lengths(vectors), items)
-        there = set(read)
-        return [rid for rid in rids if rid not in there]
+        return reader.read < len(rids)
 
     def read_columns(
         self, cached: CachedNamespace, filter: Filter | None, reader: ColumnReader | None

@@ -97,35 +97,39 @@ _CHANGES: Final = (
     END""",
 )
 _CHANGES_COLUMNS: Final = frozenset({"number", "namespace", "id"})
-# The second copy of vectors, see `stores.sqlite.packed`. The vectors come last, so that a trigger
-# that looks for the part of a row does not read through them.
+# Codes of rows, see `stores.sqlite.codes`. What triggers look for stands in the index alone.
 _DROP_PART: Final = """
-    DELETE FROM [table_packed] WHERE last >= {0}.rid
-        AND first = (SELECT max(first) FROM [table_packed] WHERE first <= {0}.rid)
+    DELETE FROM [table_codes] WHERE namespace = {0}.namespace AND last >= {0}.rid
+        AND first = (SELECT max(first) FROM [table_codes]
+            WHERE namespace = {0}.namespace AND first <= {0}.rid)
 """
-_PACKED: Final = (
-    """CREATE TABLE [table_packed] (
-        first INTEGER PRIMARY KEY,
-        last INTEGER NOT NULL,
+_CODES: Final = (
+    """CREATE TABLE [table_codes] (
+        number INTEGER PRIMARY KEY,
         namespace TEXT NOT NULL,
-        ids TEXT NOT NULL,
-        vectors BLOB NOT NULL
+        first INTEGER NOT NULL,
+        last INTEGER NOT NULL,
+        size INTEGER NOT NULL,
+        share REAL NOT NULL,
+        centre BLOB NOT NULL,
+        codes BLOB NOT NULL
     )""",
-    "CREATE INDEX [table_packed_namespace] ON [table_packed] (namespace, first, last)",
-    f"""CREATE TRIGGER [table_packed_insert] AFTER INSERT ON [table] BEGIN
+    "CREATE UNIQUE INDEX [table_codes_rows] ON [table_codes] (namespace, first, last, size)",
+    f"""CREATE TRIGGER [table_codes_insert] AFTER INSERT ON [table] BEGIN
         {_DROP_PART.format("new")};
     END""",
-    f"""CREATE TRIGGER [table_packed_update] AFTER UPDATE OF rid, namespace, id, vector ON [table]
-    WHEN old.vector <> new.vector OR old.id <> new.id OR old.namespace <> new.namespace
-        OR old.rid <> new.rid BEGIN
+    f"""CREATE TRIGGER [table_codes_update] AFTER UPDATE OF rid, namespace, vector ON [table]
+    WHEN old.vector <> new.vector OR old.namespace <> new.namespace OR old.rid <> new.rid BEGIN
         {_DROP_PART.format("old")};
         {_DROP_PART.format("new")};
     END""",
-    f"""CREATE TRIGGER [table_packed_delete] AFTER DELETE ON [table] BEGIN
+    f"""CREATE TRIGGER [table_codes_delete] AFTER DELETE ON [table] BEGIN
         {_DROP_PART.format("old")};
     END""",
 )
-_PACKED_COLUMNS: Final = frozenset({"first", "last", "namespace", "ids", "vectors"})
+_CODES_COLUMNS: Final = frozenset(
+    {"number", "namespace", "first", "last", "size", "share", "centre", "codes"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,14 +141,12 @@ class Table:
         name: of the table; others begin with it.
         dimension: of every vector.
         metric: how nearness is measured.
-        packed: True if a second copy of its vectors is written.
     """
 
     path: str
     name: str
     dimension: int
     metric: Metric
-    packed: bool = False
 
     def __post_init__(self) -> None:
         if not _TABLE_NAME(self.name) or self.name.lower().startswith("sqlite_"):
@@ -171,14 +173,14 @@ class Opened:
         no_hybrid: why there is no full-text search; None if there is.
         writable: True if it may write.
         has_changes: True if it has a log of changes.
-        has_packed: True if it has a second copy of vectors.
+        has_codes: True if it has a table of codes.
     """
 
     connection: sqlite3.Connection
     no_hybrid: str | None
     writable: bool
     has_changes: bool
-    has_packed: bool
+    has_codes: bool
 
 
 @contextmanager
@@ -228,14 +230,14 @@ def _opened(connection: sqlite3.Connection, table: Table, *, write: bool) -> Ope
         _ensure(connection, table, _is_made, _make, write=write)
         no_hybrid = _full_text(connection, table, write=write)
         has_changes = _made_if_writable(connection, table, _is_logged, _log, write=write)
-        has_packed = _packed(connection, table, write=write)
+        has_codes = _made_if_writable(connection, table, _is_coded, _code, write=write)
         held.pop_all()
         return Opened(
             connection=connection,
             no_hybrid=no_hybrid,
             writable=write,
             has_changes=has_changes,
-            has_packed=has_packed,
+            has_codes=has_codes,
         )
 
 
@@ -253,14 +255,6 @@ def _made_if_writable(
     except StoreReadOnly:  # of an older release, and cannot be written now
         return False
     return True
-
-
-def _packed(connection: sqlite3.Connection, table: Table, *, write: bool) -> bool:
-    """Make the table of the second copy if it is wanted; return True if there is one."""
-    if table.packed and table.path != sqlite.MEMORY:
-        return _made_if_writable(connection, table, _is_packed, _pack, write=write)
-    with sqlite.transaction(connection, write=False):
-        return _columns(connection, table, "packed") == _PACKED_COLUMNS
 
 
 def _full_text(connection: sqlite3.Connection, table: Table, *, write: bool) -> str | None:
@@ -382,12 +376,12 @@ def _log(connection: sqlite3.Connection, table: Table) -> None:
         connection.execute(table.named(statement))
 
 
-def _is_packed(connection: sqlite3.Connection, table: Table) -> bool:
-    return _is_own(connection, table, "packed", _PACKED_COLUMNS)
+def _is_coded(connection: sqlite3.Connection, table: Table) -> bool:
+    return _is_own(connection, table, "codes", _CODES_COLUMNS)
 
 
-def _pack(connection: sqlite3.Connection, table: Table) -> None:
-    for statement in _PACKED:
+def _code(connection: sqlite3.Connection, table: Table) -> None:
+    for statement in _CODES:
         connection.execute(table.named(statement))
 
 

@@ -28,7 +28,16 @@ from lib.vector.filter.columns import fields
 from lib.vector.hybrid import HybridBackedStore
 from lib.vector.offload import finished, offload
 from lib.vector.records import Layout, Match, Metric
-from lib.vector.stores.sqlite.cache import NamespaceReader, Near, QueryPlan, RowIds, selected
+from lib.vector.stores.sqlite.background import Background
+from lib.vector.stores.sqlite.cache import (
+    Listing,
+    NamespaceReader,
+    Near,
+    QueryPlan,
+    RowIds,
+    selected,
+)
+from lib.vector.stores.sqlite.codes import LEAST_ROWS, Learning
 from lib.vector.stores.sqlite.columns import ColumnReader
 from lib.vector.stores.sqlite.database import Database
 from lib.vector.stores.sqlite.file_search import FileSearch
@@ -41,8 +50,9 @@ T = TypeVar("T")
 _CACHE_BYTES = 1 << 30
 _SCRATCH_SHARE: Final = 8
 _ATTEMPTS = 5
-_SEARCHES: Final = 2
-"""So many searches of the file cost about as much as to read it into memory."""
+_CODED, _LOOSE, _LEARNED, _READ = 3, 20, 35, 70
+"""What it costs to look at codes of a row, at a row without codes, to learn its codes, and to read
+it into memory: tenths of a microsecond, if it has some hundred numbers."""
 _ROW_EFFORT: Final = 4  # of deciding on a row, see `offload`
 
 
@@ -65,7 +75,6 @@ class SQLiteVectorStore(HybridBackedStore[Database]):
         metric: Metric = "cosine",
         table: str = "lib_vectors",
         cache_bytes: int = _CACHE_BYTES,
-        packed: bool = False,
         scratch_dir: str | PathLike[str] | None = None,
     ) -> None:
         """Open nothing yet: `setup`, or the first call, does.
@@ -79,9 +88,6 @@ class SQLiteVectorStore(HybridBackedStore[Database]):
                 were used longest ago are let go; the one being searched is always held. Its
                 columns of metadata may take a sixteenth as much, and so may the texts and
                 metadata that were found last.
-            packed: True writes batches with a second copy of their vectors, which the first query
-                of a namespace reads in half of the time: the file is up to twice as large. Pays
-                where processes start often and records are written once, in large batches.
             scratch_dir: a directory on a disk, for vectors that memory has no room for: those of
                 each namespace that would take more than an eighth of `cache_bytes` are copied
                 there, into files without a name that are gone with this object, and memory keeps
@@ -97,7 +103,6 @@ class SQLiteVectorStore(HybridBackedStore[Database]):
             name=table,
             dimension=checked_dimension(dimension),
             metric=metric,
-            packed=packed,
         )
         self._cache_bytes = cache_bytes
         self._scratch: Scratch | None = None
@@ -110,7 +115,11 @@ class SQLiteVectorStore(HybridBackedStore[Database]):
         self._database: Database | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=NAME)
         self._writes: dict[str, list[Future[Any]]] = {}  # by namespace, those that have not ended
-        self._searches = Counter[str]()  # of the file, by namespace, since it was last in memory
+        self._spent = Counter[str]()  # on searches of the file, by namespace
+        self._spent_loose = Counter[
+            str
+        ]()  # and that on rows without codes, since some were learned
+        self._background = Background(self._thread)
         self._searching = set[str]()
         self._look_ups = SharedReads[Snapshot[RowIds]]()
         self._column_reads = SharedReads[None]()
@@ -209,38 +218,83 @@ class SQLiteVectorStore(HybridBackedStore[Database]):
     async def _read_or_search(self, plan: QueryPlan) -> Snapshot[RowIds] | list[Match]:
         """Return what a namespace holds, or the nearest records of one that memory does not hold.
 
-        The first queries of a large one only look at its vectors, until that has cost about as much
-        as keeping them. A query that comes meanwhile reads them into memory.
+        The first queries of a large one only look at its codes, until that has cost about as much
+        as to read it into memory. A query that comes meanwhile reads it.
         """
         name, found = plan.namespace, None
+        least_rows = -(-self._least_searched_bytes // (4 * self._table.dimension))
         is_new = self._database is None or not self._database.has(name)
         if is_new and plan.filter is None and name not in self._searching:
             self._searching.add(name)
             try:
-                found = await self._in_thread(partial(_look_up_on, name, None))
+                found = await self._in_thread(partial(_look_up_or_list_on, name, least_rows))
                 if isinstance(found, Snapshot):
                     return found
-                is_large = 4 * self._table.dimension * len(found.rids) >= self._least_searched_bytes
-                if is_large and self._searches[name] < _SEARCHES:
-                    self._searches[name] += 1
+                if isinstance(found, Listing):
                     searched = await self._search_file(plan, found)
                     if searched is not None:
                         return searched
+                    found = None
             finally:
                 self._searching.discard(name)
         return await self._look_up(name, found)
 
-    async def _search_file(self, plan: QueryPlan, start: NamespaceReader) -> list[Match] | None:
-        found: NamespaceReader | FileSearch | list[Match] | None = start
-        while isinstance(found, NamespaceReader | FileSearch):
-            found = await self._in_thread(partial(_search_on, plan, found))
-        return found
+    async def _search_file(self, plan: QueryPlan, listing: Listing) -> list[Match] | None:
+        search = await self._in_thread(partial(_search_on, plan, listing))
+        while search is not None and search.found is None:
+            search = await self._in_thread(partial(_search_on, plan, search))
+        if search is None:
+            return None
+        self._learn_from(search)
+        return search.found
+
+    def _learn_from(self, search: FileSearch) -> None:
+        """Learn codes, or read the namespace, once searches have cost about as much."""
+        name, rows, loose = search.listing.namespace, len(search.listing.rids), search.loose
+        self._spent[name] += _CODED * (rows - loose) + _LOOSE * loose
+        self._spent_loose[name] += _LOOSE * loose
+        if self._spent[name] >= _READ * rows:
+            self._forget_costs(name)
+            self._background.start(("read", name), self._reading(name))
+        elif loose >= LEAST_ROWS and self._spent_loose[name] >= _LEARNED * loose:
+            del self._spent_loose[name]
+            self._background.start(("learn", name), self._learning(name))
+
+    def _forget_costs(self, namespace: str) -> None:
+        self._spent.pop(namespace, None)
+        self._spent_loose.pop(namespace, None)
+
+    def _reading(self, namespace: str) -> Callable[[], bool]:
+        """Return the steps that read a namespace."""
+        reader: NamespaceReader | None = None
+
+        def step() -> bool:
+            nonlocal reader
+            found = self._retried(partial(_look_up_on, namespace, reader))
+            reader = found if isinstance(found, NamespaceReader) else None
+            return reader is not None
+
+        return step
+
+    def _learning(self, namespace: str) -> Callable[[], bool]:
+        """Return the steps that make codes of a namespace."""
+        learning: Learning | None = None
+
+        def step() -> bool:
+            nonlocal learning
+            learning = self._retried(partial(_learn_on, namespace, learning))
+            return learning is not None
+
+        return step
 
     async def _look_up(self, namespace: str, start: NamespaceReader | None) -> Snapshot[RowIds]:
         """Read a namespace, or what others have written to it; those who wait share one read."""
 
         async def read() -> Snapshot[RowIds]:
-            self._searches.pop(namespace, None)
+            self._forget_costs(namespace)
+            job = self._background.job(("read", namespace))
+            if job is not None:
+                await asyncio.wrap_future(job)
             found = self._current(namespace) or start
             while not isinstance(found, Snapshot):
                 found = await self._in_thread(partial(_look_up_on, namespace, found))
@@ -308,6 +362,7 @@ class SQLiteVectorStore(HybridBackedStore[Database]):
             self._database = None
 
     async def _release(self) -> None:
+        self._background.stop()
         # In the thread, after what cancelled calls have left there.
         await asyncio.get_running_loop().run_in_executor(self._thread, self._disconnect)
         self._thread.shutdown(wait=False)
@@ -319,10 +374,22 @@ def _look_up_on(
     return database.look_up(namespace, reader)
 
 
+def _look_up_or_list_on(
+    namespace: str, least_rows: int, database: Database
+) -> Coroutine[Any, Any, Snapshot[RowIds] | NamespaceReader | Listing]:
+    return database.look_up_or_list(namespace, least_rows)
+
+
 def _search_on(
-    plan: QueryPlan, search: NamespaceReader | FileSearch, database: Database
-) -> Coroutine[Any, Any, FileSearch | list[Match] | None]:
+    plan: QueryPlan, search: Listing | FileSearch, database: Database
+) -> Coroutine[Any, Any, FileSearch | None]:
     return database.search_file(plan, search)
+
+
+def _learn_on(
+    namespace: str, learning: Learning | None, database: Database
+) -> Coroutine[Any, Any, Learning | None]:
+    return database.learn(namespace, learning)
 
 
 def _read_on(
