@@ -15,14 +15,15 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.unit.vector.stores.sqlite_codes_kit import ColdStore
 
 from lib.vector import InMemoryVectorStore, Metric, Record, SQLiteVectorStore, VectorStore
 from lib.vector.exact.bounds import View
-from lib.vector.exact.codes import Coding, fast_products
+from lib.vector.exact.codes import Coding, Prepared, fast_products, slow_products
 from lib.vector.exact.partition import Partition, Snapshot
 from lib.vector.exact.scan import Scan
 from lib.vector.exact.scratch import Scratch
-from lib.vector.exact.search import Rows, Scoring, Selection, nearest, row_lengths
+from lib.vector.exact.search import Rows, Scoring, Selection, nearest, row_lengths, scales
 from lib.vector.exact.sketch import Basis, Query, Sketch, numpy_products
 from lib.vector.validate import MAX_LENGTH, MIN_LENGTH
 
@@ -283,6 +284,61 @@ def test_no_sketch_promises_less_than_its_row_is_worth(dimension: int, metric: M
     assert not failures
 
 
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("dimension", DIMENSIONS)
+def test_no_saved_code_promises_less_than_its_row_is_worth(dimension: int, metric: Metric) -> None:
+    failures: list[str] = []
+    for number, (kind, made) in enumerate(KINDS.items()):
+        noise = np.random.default_rng([number, dimension])
+        vectors = stored_as(made(noise, 300, dimension), metric)
+        lengths = scales(row_lengths(vectors), metric)
+        for driver in (slow_products, products):
+            coding = Coding(metric=metric, products=driver, least_rows=0)
+            with np.errstate(all="ignore"):
+                first = Prepared.of(coding, vectors[:150], lengths[:150])
+                first.append(vectors[:150], lengths[:150], 150)
+                second = Prepared(coding, first.centre.astype(np.float32), first.share)
+                second.append(vectors[150:], lengths[150:], 200)
+                saved = [first.saved(), second.saved()]
+                centre = first.centre.astype(np.float32)
+                coded = Prepared.loaded(coding, centre, first.share, saved)
+                for target in queries(noise, vectors, metric):
+                    exact = worths_in_extended_precision(vectors, target, metric)
+                    view = View(target, metric, coded.centre)
+                    if not (coded.worths(view, slice(0, 300)) >= exact).all():
+                        failures.append(kind)
+    assert not failures
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("dimension", DIMENSIONS)
+async def test_first_queries_of_a_file_answer_as_brute_force_does(
+    dimension: int, metric: Metric, tmp_path: Path
+) -> None:
+    failures: list[str] = []
+    path, noise = tmp_path / "vectors.db", np.random.default_rng(dimension)
+    data = {kind: stored_as(made(noise, 400, dimension), metric) for kind, made in KINDS.items()}
+    names = [f"{row:03}" for row in noise.permutation(400)]
+    gone = set(names[10:380:97])
+    async with SQLiteVectorStore(path, dimension=dimension, metric=metric) as store:
+        for kind, vectors in data.items():  # 300 rows with codes, 90 too few for them
+            for start, end in ((0, 300), (300, 340), (340, 390), (390, 400)):
+                some = zip(names[start:end], vectors[start:end], strict=True)
+                await store.upsert([Record(*each) for each in some], namespace=kind)
+            await store.delete(gone, namespace=kind)
+    living = np.array([name not in gone for name in names])
+    for kind, vectors in data.items():
+        async with ColdStore(path, dimension=dimension, metric=metric) as cold:
+            for query in queries(noise, vectors, metric):
+                k = int(noise.choice([1, 10, 60, 1_000]))
+                found = await cold.query(query, k, namespace=kind)
+                expected = by_definition(vectors, names, living, query, k=k, metric=metric)
+                if [(match.id, match.score) for match in found] != expected:
+                    failures.append(f"{kind}: {k}")
+            await cold.rest()
+    assert not failures
+
+
 @pytest.mark.parametrize("dimension", [150, 400])
 def test_sketches_of_many_rows_promise_no_less_than_those_of_each_row(dimension: int) -> None:
     noise = np.random.default_rng(3)
@@ -308,6 +364,8 @@ def test_sums_of_products_of_bytes_are_rounded_once(width: int) -> None:
     exact = codes.astype(np.int64) @ code[0].astype(np.int64)
 
     assert (numpy_products(code, codes) == exact.astype(np.float32)).all()
+    unsigned = codes.view(np.uint8)
+    assert (slow_products(unsigned[:1], unsigned) == products(unsigned[:1], unsigned)).all()
 
 
 @pytest.mark.parametrize("metric", METRICS)

@@ -1,9 +1,8 @@
 """SQLite against the in-memory store: one file, two stores that write in turns, and other hands.
 
 Random operations by seeds: most runs that hypothesis makes are too short, or on empty namespaces,
-to come to a write through one store and then a query through the other. One of the stores keeps the
-second copy of vectors and the other does not; vectors are so long that a part of that copy has
-eight rows.
+to come to a write through one store and then a query through the other. One of the stores searches
+its file, and the other has little memory; vectors are so long that seven rows have codes.
 """
 
 import asyncio
@@ -20,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.unit.vector.stores.sqlite_codes_kit import ColdStore, parts
 
 from lib.testing.vector_store import random_filter, random_meta, random_nested_meta
 from lib.vector import F, Filter, InMemoryVectorStore, Record, SQLiteVectorStore
@@ -52,7 +52,7 @@ class OneFile:
     def __init__(self, path: Path, seed: int) -> None:
         self.path, self.random = path, Random(seed)
         self.memory = InMemoryVectorStore(DIMENSION, "dot")
-        self.stores = [self.opened(packed=packed) for packed in (True, False)]
+        self.stores = [self.opened(door) for door in (0, 1)]
         self.serial = 0
         self.gone = set[int]()  # of records that were replaced or deleted
         self.serials = dict[tuple[str, str], int]()  # of those that are there
@@ -76,16 +76,15 @@ class OneFile:
             self.namespace = self.random.choice(NAMESPACES)
             self.door = self.random.randrange(2)
             await doing()
-            self.check_parts()
+            parts(self.path, "dot")
         for store in self.stores:
             await store.close()
 
-    def opened(self, *, packed: bool) -> SQLiteVectorStore:
-        """Return a store; the one that packs nothing has little memory, too."""
-        room = 2**30 if packed else 4 * DIMENSION * 30
-        return SQLiteVectorStore(
-            self.path, dimension=DIMENSION, metric="dot", packed=packed, cache_bytes=room
-        )
+    def opened(self, door: int) -> SQLiteVectorStore:
+        """Return a store; the second one has little memory."""
+        made = SQLiteVectorStore if door else ColdStore
+        room = 4 * DIMENSION * 30 if door else 2**30
+        return made(self.path, dimension=DIMENSION, metric="dot", cache_bytes=room)
 
     async def both(self, call: Callable[[Any], Awaitable[Any]]) -> None:
         """Compare what the store in use and the one in memory answer."""
@@ -215,7 +214,7 @@ class OneFile:
 
     async def open_again(self) -> None:
         await self.stores[self.door].close()
-        self.stores[self.door] = self.opened(packed=self.door == 0)
+        self.stores[self.door] = self.opened(self.door)
 
     async def purge(self) -> None:
         """Leave no byte of what was deleted or replaced."""
@@ -225,20 +224,6 @@ class OneFile:
         assert left == []
         there = [serial for serial in self.serials.values() if traces(serial)[0] in kept]
         assert len(there) >= len(self.serials) // 2  # else two pages share it
-
-    def check_parts(self) -> None:
-        """Hold the second copy against the rows."""
-        with closing(sqlite3.connect(self.path)) as connection:
-            for first, last, namespace, ids, vectors in connection.execute(
-                f"SELECT first, last, namespace, ids, vectors FROM {TABLE}_packed"
-            ).fetchall():
-                rows = connection.execute(
-                    f"SELECT namespace, id, vector FROM {TABLE} WHERE rid BETWEEN ? AND ?"
-                    " ORDER BY rid",
-                    (first, last),
-                ).fetchall()
-                assert [row[:2] for row in rows] == [(namespace, name) for name in json.loads(ids)]
-                assert b"".join(row[2] for row in rows) == vectors
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

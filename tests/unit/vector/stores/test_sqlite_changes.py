@@ -13,6 +13,7 @@ from lib.vector import EVERYTHING, F, InMemoryVectorStore, Record, SQLiteVectorS
 
 from .sqlite_at_once_kit import RECORDS, CountingStore
 
+CODES = ("_insert", "_update", "_delete")
 LOG = ("_insert", "_update", "_rename", "_delete")
 
 
@@ -28,6 +29,9 @@ def as_of_an_older_release(path: Path) -> None:
         for ending in LOG:
             connection.execute(f"DROP TRIGGER lib_vectors_changes{ending}")
         connection.execute("DROP TABLE lib_vectors_changes")
+        for ending in CODES:
+            connection.execute(f"DROP TRIGGER lib_vectors_codes{ending}")
+        connection.execute("DROP TABLE lib_vectors_codes")
 
 
 def logged(path: Path) -> list[tuple[str, str]]:
@@ -149,41 +153,28 @@ async def test_a_purge_leaves_no_name_in_the_log(tmp_path: Path) -> None:
     assert b"secret" not in path.read_bytes()
 
 
-async def test_a_table_of_the_users_that_has_the_name_of_the_log_is_refused_and_left_alone(
-    tmp_path: Path,
+@pytest.mark.parametrize("name", ["lib_vectors_changes", "lib_vectors_codes"])
+async def test_a_table_of_the_users_that_has_the_name_of_a_side_table_is_refused_and_left_alone(
+    tmp_path: Path, name: str
 ) -> None:
     path = tmp_path / "v.db"
     async with SQLiteVectorStore(path, dimension=2) as store:
         await store.upsert(RECORDS)
     as_of_an_older_release(path)
     for made in (
-        "TABLE lib_vectors_changes (number, what)",
-        "VIEW lib_vectors_changes AS SELECT 1",
+        f"TABLE {name} (number, what)",
+        f"VIEW {name} AS SELECT 1",
     ):
         with raw(path) as connection:
             connection.execute(f"CREATE {made}")
             before = connection.execute("SELECT sql FROM sqlite_master").fetchall()
 
-        with pytest.raises(StoreCorrupt, match=r"'lib_vectors_changes'.*: rename it"):
+        with pytest.raises(StoreCorrupt, match=f"'{name}'.*: rename it"):
             await SQLiteVectorStore(path, dimension=2).count()
 
         with raw(path) as connection:
             assert connection.execute("SELECT sql FROM sqlite_master").fetchall() == before
-            connection.execute(f"DROP {made.split()[0]} lib_vectors_changes")
+            connection.execute(f"DROP {made.split()[0]} {name}")
     async with SQLiteVectorStore(path, dimension=2) as store:
         assert await store.count() == len(RECORDS)
     assert logged(path) == [("", "")]
-
-
-async def test_a_table_that_has_the_name_of_the_second_copy_counts_only_where_it_is_wanted(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "v.db"
-    with raw(path) as connection:
-        connection.execute("CREATE TABLE lib_vectors_packed (what)")
-
-    async with SQLiteVectorStore(path, dimension=2) as store:
-        await store.upsert(RECORDS)
-        assert await store.count() == len(RECORDS)
-    with pytest.raises(StoreCorrupt, match=r"'lib_vectors_packed'.*: rename it"):
-        await SQLiteVectorStore(path, dimension=2, packed=True).count()

@@ -121,7 +121,7 @@ async def test_a_write_is_stored_where_only_the_scratch_file_has_no_room(tmp_pat
         await store.upsert(along_a_line(0, 500))
         await store.query([1.0] * 256, 1)
         # more than the database takes, and less than a scratch file that has grown
-        with files_up_to(1_900_000):
+        with files_up_to(2_050_000):
             await store.upsert(along_a_line(500, 1_020))
             with pytest.raises(StoreError, match="no room for vectors"):
                 await store.query([1.0] * 256, 1)
@@ -137,7 +137,7 @@ async def test_calls_that_search_nothing_go_on_where_scratch_files_cannot_follow
         await store.upsert(along_a_line(0, 500))
         await store.query([1.0] * 256, 1)
         await other.upsert(along_a_line(500, 1_020))
-        with files_up_to(1_900_000):
+        with files_up_to(2_050_000):
             match call:
                 case "upsert":
                     await store.upsert(along_a_line(1_020, 1_021))

@@ -24,8 +24,9 @@ from lib.vector.stores.sqlite.cache import Listing
 from lib.vector.stores.sqlite.rows import TableRows, as_json
 from lib.vector.validate import MAX_LENGTH, MIN_LENGTH
 
-MOST_ROWS: Final = 256
-LEAST_ROWS: Final = 64
+_PART_BYTES: Final = 96 << 10  # less than what memory is taken from the system for
+_ROWS: Final = (8, 256)  # of a part, whatever their bytes
+_LEAST_SHARE: Final = 4  # of fewer rows, the centre takes too large a part
 _LEARNED_AT_ONCE: Final = 2_000
 _DIMENSIONS: Final = range(8, 1 << 14)  # of shorter vectors, codes are no shorter
 _PARTS: Final = """
@@ -68,7 +69,11 @@ class Bounds(NamedTuple):
 
 
 class StoredCodes:
-    """The parts of one table; its methods belong into a transaction."""
+    """The parts of one table; its methods belong into a transaction.
+
+    Attributes:
+        part_rows: how many rows a part has at most.
+    """
 
     def __init__(self, rows: TableRows, *, is_there: bool) -> None:
         """Take the table.
@@ -81,10 +86,12 @@ class StoredCodes:
         self._metric: Metric = rows.table.metric
         self._dimension = rows.table.dimension
         self._is_there = is_there and self._dimension in _DIMENSIONS
+        least, most = _ROWS
+        self.part_rows: int = max(least, min(most, _PART_BYTES // saved_width(self._dimension)))
 
     def wants(self, count: int) -> bool:
         """Return True if so many rows that follow each other get codes."""
-        return self._is_there and count >= LEAST_ROWS
+        return self._is_there and count >= self.part_rows // _LEAST_SHARE
 
     def write(
         self, namespace: str, rids: Rids, vectors: Floats, lengths: NDArray[np.float64]
@@ -98,7 +105,7 @@ class StoredCodes:
             lengths: of the vectors.
         """
         order = np.argsort(rids, kind="stable")
-        for some in np.array_split(order, -(-len(rids) // MOST_ROWS)):
+        for some in np.array_split(order, -(-len(rids) // self.part_rows)):
             if len(some) and rids[some[-1]] - rids[some[0]] == len(some) - 1:
                 self.write_part(namespace, rids[some], vectors[some], lengths[some])
 
@@ -132,7 +139,7 @@ class StoredCodes:
         for begin, end in np.diff(loose).nonzero()[0].reshape(-1, 2).tolist():
             if not self.wants(end - begin):
                 continue
-            for some in np.array_split(rids[begin:end], -(-(end - begin) // MOST_ROWS)):
+            for some in np.array_split(rids[begin:end], -(-(end - begin) // self.part_rows)):
                 found = self._rows.select(_VECTORS, listing.namespace, as_json(some.tolist()))
                 vectors = self._rows.matrix([vector for (vector,) in found])
                 self.write_part(listing.namespace, some, vectors, row_lengths(vectors))
@@ -169,9 +176,10 @@ class StoredCodes:
         """
         last_of, width = dict(parts), saved_width(self._dimension)
         by_centre = dict[tuple[float, bytes], list[tuple[int, bytes]]]()
-        for first, last, share, centre, codes in self._rows.connection.execute(
+        read = self._rows.connection.execute(  # as they come: all at once would take more memory
             self._rows.table.named(_READ), (namespace, parts[0][0], parts[-1][0])
-        ):
+        )
+        for first, last, share, centre, codes in read:
             place = int(np.searchsorted(rids, first))
             size = int(np.searchsorted(rids, last)) + 1 - place
             is_whole = len(codes) == size * width and len(centre) == 4 * self._dimension

@@ -136,10 +136,14 @@ class Database:
 
         if ids is None:
             self._prepare(namespace, filter)
-        return self._write(namespace, batch_of)
+        return self._write(namespace, batch_of, same_vectors=True)
 
     def _write(
-        self, namespace: str, batch_of: Callable[[CachedNamespace | None], Batch | None]
+        self,
+        namespace: str,
+        batch_of: Callable[[CachedNamespace | None], Batch | None],
+        *,
+        same_vectors: bool = False,
     ) -> int:
         """Insert or replace the records of a batch that is made inside the transaction."""
         with self._transaction(write=True):
@@ -153,7 +157,7 @@ class Database:
             self._connection.executemany(
                 self._table.named(_UPSERT), ((namespace, *values) for values in columns)
             )
-            codes = self._codes.wants(len(batch.ids))
+            codes = not same_vectors and self._codes.wants(len(batch.ids))
             rids = self._loader.rids(namespace, batch.ids) if cached or codes else []
             if codes:
                 rows = np.array(rids, np.int64)
@@ -245,7 +249,7 @@ class Database:
             if self._followed(namespace) is not None:
                 return self._look_up(namespace, None)
             listing = self._loader.listing(namespace, self._state)
-            if len(listing.rids) >= least_rows:
+            if len(listing.rids) >= max(1, least_rows):
                 return listing
             return self._look_up(namespace, self._loader.reader(listing, self._loader.empty()))
 

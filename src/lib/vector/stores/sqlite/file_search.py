@@ -19,7 +19,7 @@ from lib.vector.exact.scan import Scan
 from lib.vector.exact.search import Rows, Scoring
 from lib.vector.records import Match
 from lib.vector.stores.sqlite.cache import Listing, QueryPlan
-from lib.vector.stores.sqlite.codes import MOST_ROWS, Bounds, StoredCodes
+from lib.vector.stores.sqlite.codes import Bounds, StoredCodes
 from lib.vector.stores.sqlite.rows import TableRows, as_json
 
 _FOLLOWING: Final = "SELECT rid, vector FROM [table] WHERE +namespace = ? AND rid BETWEEN ? AND ?"
@@ -46,6 +46,7 @@ class FileSearch:
     Attributes:
         listing: the rows.
         loose: how many of them have no codes.
+        may_learn: True if they are so many that they may get some.
         found: the nearest records, best first, once it has ended.
     """
 
@@ -55,6 +56,7 @@ class FileSearch:
         """Start with all rows of a namespace."""
         self.listing: Listing = listing
         self.loose: int = 0
+        self.may_learn: bool = False
         self.found: list[Match] | None = None
         self._plan, self._rows, self._codes = plan, rows, codes
         metric, dimension = rows.table.metric, rows.table.dimension
@@ -63,7 +65,7 @@ class FileSearch:
         nothing = np.empty((0, dimension), np.float32)
         scoring = Scoring(Rows(ids=[], vectors=nothing, scales=nothing[:, 0]), plan.vector, metric)
         self._scan = Scan(scoring, plan.vector, self._k)
-        self._parts_at_once = max(1, _CODED_CELLS // (MOST_ROWS * dimension))
+        self._parts_at_once = max(1, _CODED_CELLS // (codes.part_rows * dimension))
         self._steps = self._looked_at() if len(listing.rids) else iter(())
 
     def go_on(self) -> None:
@@ -99,7 +101,7 @@ class FileSearch:
         coded = np.zeros(len(rids), np.bool_)
         coded[np.searchsorted(rids, found.rids)] = True
         loose, best = rids[~coded], self._seeds(found.worths)
-        self.loose = len(loose)
+        self.loose, self.may_learn = len(loose), self._codes.wants(len(loose))
         self._read_rows(np.sort(found.rids[best]))
         for start in range(0, len(loose), _ROWS_AT_ONCE):
             self._read_rows(loose[start : start + _ROWS_AT_ONCE])

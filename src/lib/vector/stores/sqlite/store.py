@@ -37,7 +37,7 @@ from lib.vector.stores.sqlite.cache import (
     RowIds,
     selected,
 )
-from lib.vector.stores.sqlite.codes import LEAST_ROWS, Learning
+from lib.vector.stores.sqlite.codes import Learning
 from lib.vector.stores.sqlite.columns import ColumnReader
 from lib.vector.stores.sqlite.database import Database
 from lib.vector.stores.sqlite.file_search import FileSearch
@@ -256,7 +256,7 @@ class SQLiteVectorStore(HybridBackedStore[Database]):
         if self._spent[name] >= _READ * rows:
             self._forget_costs(name)
             self._background.start(("read", name), self._reading(name))
-        elif loose >= LEAST_ROWS and self._spent_loose[name] >= _LEARNED * loose:
+        elif search.may_learn and self._spent_loose[name] >= _LEARNED * loose:
             del self._spent_loose[name]
             self._background.start(("learn", name), self._learning(name))
 
