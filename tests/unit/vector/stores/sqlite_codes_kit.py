@@ -3,8 +3,10 @@
 import asyncio
 import sqlite3
 from collections.abc import Generator
+from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +25,9 @@ class ColdStore(SQLiteVectorStore):
 
     async def rest(self) -> None:
         """Wait until nothing is done in the background."""
-        for job in list(vars(vars(self)["_background"])["_jobs"].values()):
+        background: Any = vars(self)["_background"]
+        jobs: dict[object, Future[None]] = background._jobs
+        for job in list(jobs.values()):
             await asyncio.wrap_future(job)
 
 

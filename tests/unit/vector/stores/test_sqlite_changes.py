@@ -161,19 +161,22 @@ async def test_a_table_of_the_users_that_has_the_name_of_a_side_table_is_refused
     async with SQLiteVectorStore(path, dimension=2) as store:
         await store.upsert(RECORDS)
     as_of_an_older_release(path)
+    named = f"WHERE name = '{name}'"
     for made in (
         f"TABLE {name} (number, what)",
         f"VIEW {name} AS SELECT 1",
     ):
         with raw(path) as connection:
             connection.execute(f"CREATE {made}")
-            before = connection.execute("SELECT sql FROM sqlite_master").fetchall()
+            (before,) = connection.execute(f"SELECT sql FROM sqlite_master {named}").fetchall()
 
         with pytest.raises(StoreCorrupt, match=f"'{name}'.*: rename it"):
             await SQLiteVectorStore(path, dimension=2).count()
 
         with raw(path) as connection:
-            assert connection.execute("SELECT sql FROM sqlite_master").fetchall() == before
+            assert connection.execute(f"SELECT sql FROM sqlite_master {named}").fetchall() == [
+                before
+            ]
             connection.execute(f"DROP {made.split()[0]} {name}")
     async with SQLiteVectorStore(path, dimension=2) as store:
         assert await store.count() == len(RECORDS)

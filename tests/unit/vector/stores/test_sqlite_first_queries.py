@@ -77,7 +77,7 @@ async def test_every_query_answers_like_memory_while_what_it_reads_is_learned(
             found_in_memory.append(vars(store)["_database"].has(""))
 
     assert found_in_memory == sorted(found_in_memory)  # once it is there, it stays
-    assert 10 < sum(found_in_memory) < 25
+    assert 5 < sum(found_in_memory) < 25
 
 
 async def test_all_records_and_none(tmp_path: Path) -> None:

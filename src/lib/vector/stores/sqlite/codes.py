@@ -10,7 +10,7 @@ that has more rows than there are is not used.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -176,12 +176,13 @@ class StoredCodes:
         """
         last_of, width = dict(parts), saved_width(self._dimension)
         by_centre = dict[tuple[float, bytes], list[tuple[int, bytes]]]()
-        read = self._rows.connection.execute(  # as they come: all at once would take more memory
+        # as they come: all at once would take more memory
+        read: Iterable[tuple[int, int, float, bytes, bytes]] = self._rows.connection.execute(
             self._rows.table.named(_READ), (namespace, parts[0][0], parts[-1][0])
         )
         for first, last, share, centre, codes in read:
-            place = int(np.searchsorted(rids, first))
-            size = int(np.searchsorted(rids, last)) + 1 - place
+            place = int(rids.searchsorted(first))
+            size = int(rids.searchsorted(last)) + 1 - place
             is_whole = len(codes) == size * width and len(centre) == 4 * self._dimension
             if is_whole and last_of.get(first) == last:
                 by_centre.setdefault((share, centre), []).append((place, codes))
