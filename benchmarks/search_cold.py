@@ -2,11 +2,12 @@
 
     make bench ARGS=search_cold
 
-CPU time of all threads, imports left out, of the first queries of a fresh process; the least of some
-processes is shown, which take turns. Files are read from the cache of the operating system. Vectors
-are isotropic; every record has a text and metadata, and the answer holds both. "without codes" is a
-file of an older release, or one whose records were written one at a time: what the process learns
-in the background is counted, and taken out before the next one. Then what it took to fill the files.
+CPU time of all threads, imports left out, of the first queries of a fresh process; the least of
+some processes is shown, which take turns. Files are read from the cache of the operating system.
+Vectors are isotropic; every record has a text and metadata, and the answer holds both. "without
+codes" is a file of an older release, or one whose records were written one at a time: what the
+process learns in the background is counted, and taken out again before the next one. The last line
+says what it took to fill the files.
 """
 
 from __future__ import annotations
