@@ -33,7 +33,7 @@ class Background:
         """
         if key not in self._jobs:
             self._jobs[key] = job = Future[None]()
-            job.set_running_or_notify_cancel()  # nobody who waits for it may cancel it
+            job.set_running_or_notify_cancel()  # so that no call that waits can cancel it
             self._go_on(key, step)
 
     def job(self, key: Hashable) -> Future[None] | None:

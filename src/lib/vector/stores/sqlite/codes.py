@@ -57,7 +57,7 @@ Rids = NDArray[np.int64]
 
 
 class Bounds(NamedTuple):
-    """What rows are worth at most to a query, by their codes.
+    """Upper bounds of what rows are worth to a query, by their codes.
 
     Attributes:
         rids: the rows.
