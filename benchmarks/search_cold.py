@@ -10,6 +10,9 @@ process learns in the background is counted, and taken out again before the next
 says what it took to fill the files.
 """
 
+# pyright: basic, reportMissingImports=false
+# since its peers live in another environment
+
 from __future__ import annotations
 
 import argparse

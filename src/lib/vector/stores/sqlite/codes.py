@@ -10,7 +10,7 @@ that has more rows than there are is not used.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -176,10 +176,7 @@ class StoredCodes:
         """
         last_of, width = dict(parts), saved_width(self._dimension)
         by_centre = dict[tuple[float, bytes], list[tuple[int, bytes]]]()
-        # as they come: all at once would take more memory
-        read: Iterable[tuple[int, int, float, bytes, bytes]] = self._rows.connection.execute(
-            self._rows.table.named(_READ), (namespace, parts[0][0], parts[-1][0])
-        )
+        read = self._read(namespace, parts[0][0], parts[-1][0])
         for first, last, share, centre, codes in read:
             place = int(rids.searchsorted(first))
             size = int(rids.searchsorted(last)) + 1 - place
@@ -191,6 +188,13 @@ class StoredCodes:
             worths.append(self._worths(query, share, centre, [codes for _, codes in saved]))
             found += [rids[place : place + len(codes) // width] for place, codes in saved]
         return Bounds(np.concatenate(found), np.concatenate(worths))
+
+    def _read(
+        self, namespace: str, first: int, last: int
+    ) -> Iterator[tuple[int, int, float, bytes, bytes]]:
+        """Yield parts as they are read: all at once would take more memory."""
+        sql = self._rows.table.named(_READ)
+        yield from self._rows.connection.execute(sql, (namespace, first, last))
 
     def _worths(self, query: Floats, share: float, centre: bytes, saved: list[bytes]) -> Floats:
         seen_from = np.frombuffer(centre, "<f4").astype(np.float32, copy=False)
