@@ -45,7 +45,7 @@ def calls(messages: Sequence[Message]) -> Reply | str:
 
 def make_engine() -> Engine:
     agent = Agent(FunctionClient(books), name="travel", tools=[book])
-    return Engine(str(PLACE / "server.db"), agents=[agent], lease_s=LEASE_S)
+    return Engine(os.environ["A2A_STORE"], agents=[agent], lease_s=LEASE_S)
 
 
 server = Server(make_engine, a2a=A2AConfig(description="Books journeys."))

@@ -3,13 +3,14 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 from pydantic import BaseModel
-from server_kit import OneKey, Up, as_, echo_agent, parsed, serving
+from server_kit import OneKey, Up, as_, echo_agent, parsed, serving, url_of
 
 from lib import Agent, Engine, tool
 from lib.engine import Result
@@ -337,6 +338,45 @@ async def test_a_context_takes_no_further_message_while_a_task_in_it_waits() -> 
     assert state(task) == "INPUT_REQUIRED"
     assert reason == "UNSUPPORTED_OPERATION"
     assert "waits for a person" in detail
+
+
+# -- stores ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
+def engines(request: pytest.FixtureRequest, tmp_path: Path) -> list[Engine]:
+    """Return two engines over one store, as two processes have them; in memory there is one."""
+    kind = request.param
+    url = "memory:" if kind == "memory" else url_of(kind, tmp_path)  # blocks, as opening it does
+    return [Engine(url, agents=[refunding()]) for _ in range(1 if kind == "memory" else 2)]
+
+
+async def test_every_store_has_tasks_that_go_on_at_any_process(engines: list[Engine]) -> None:
+    async with AsyncExitStack() as stack:
+        ups = [(await stack.enter_async_context(called(each)))[0] for each in engines]
+        one, other = (
+            Caller(up, binding, as_("acme"))
+            for up, binding in ((ups[0], "JSONRPC"), (ups[-1], "HTTP+JSON"))
+        )
+        sent = [each async for each in one.stream("SendStreamingMessage", message=message())]
+        task_id = sent[0]["task"]["id"]
+        found = await other.call("GetTask", id=task_id)
+        following = one.stream("SubscribeToTask", id=task_id)
+        first = await anext(following)
+        done = await other.send(message("approve", "m2", taskId=task_id))
+        rest = [each async for each in following]
+        again = await one.send(message("approve", "m2", taskId=task_id))
+        second = await other.send(message(message_id="m3"))
+        cancelled = await one.call("CancelTask", id=second["id"])
+        listed = await other.call("ListTasks")
+
+    assert sent[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    assert state(found) == state(first["task"]) == "INPUT_REQUIRED"
+    assert (state(done), texts(done)) == ("COMPLETED", ["done: paid back 1"])
+    assert rest[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert again == done
+    assert (state(second), state(cancelled)) == ("INPUT_REQUIRED", "CANCELED")
+    assert [each["id"] for each in listed["tasks"]] == [second["id"], task_id]
 
 
 # -- streams ---------------------------------------------------------------------------------------
