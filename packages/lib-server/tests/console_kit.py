@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any, Final, Literal
 from weakref import WeakKeyDictionary
 
 from playwright.async_api import Browser, ConsoleMessage, Error, Page, Request
@@ -19,6 +19,8 @@ from lib.llm import Delta, FunctionClient, Message, Reply, ScriptedClient, Think
 from lib_server import Server
 
 AXE = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
+
+THEMES: Final[tuple[Literal["light", "dark"], ...]] = ("dark", "light")
 
 HANGING_MS = 120_000
 """Guards against hanging only: the machine of a test may be busy."""
@@ -121,7 +123,6 @@ async def opened(
     server: Server,
     *,
     width: int = 1280,
-    dark: bool = False,
     refused: bool = False,
     alone: bool = False,
 ) -> AsyncGenerator[Opened]:
@@ -134,14 +135,13 @@ async def opened(
         browser: a real one.
         server: not yet started.
         width: of the window, in pixels.
-        dark: the theme that the system asks for.
         refused: allow that requests are answered with errors, which browsers note.
         alone: in a page of its own, as for a test that sets the clock of the page.
     """
     async with serving(server) as up:
         page = (None if alone else _left.pop(browser, None)) or await _new_page(browser)
         await page.set_viewport_size({"width": width, "height": 800})
-        await page.emulate_media(color_scheme="dark" if dark else "light")
+        await page.emulate_media(color_scheme="light")
         console = Opened(page, up, refused=refused)
         with watched(console, f"http://127.0.0.1:{up.port}/"):
             await page.goto(f"http://127.0.0.1:{up.port}/")
@@ -203,7 +203,16 @@ def watched(console: Opened, origin: str) -> Generator[None]:
 
 
 async def findings(page: Page) -> list[str]:
-    """Return what axe finds wrong with the page as it is."""
-    await page.evaluate(AXE)
-    found: dict[str, Any] = await page.evaluate("axe.run({ preload: false })")
-    return [f"{each['id']}: {each['nodes'][0]['html']}" for each in found["violations"]]
+    """Return what is wrong with the page as it is: what axe finds in each theme, its width."""
+    if not await page.evaluate("'axe' in window"):
+        await page.evaluate(AXE)
+    found: list[str] = []
+    for theme in THEMES:
+        await page.emulate_media(color_scheme=theme)
+        report: dict[str, Any] = await page.evaluate("axe.run({ preload: false })")
+        found += [
+            f"{theme} {each['id']}: {each['nodes'][0]['html']}" for each in report["violations"]
+        ]
+    if await page.evaluate("document.documentElement.scrollWidth > window.innerWidth"):
+        found.append("scrolls sideways")
+    return found

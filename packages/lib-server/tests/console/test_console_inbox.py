@@ -191,18 +191,15 @@ async def test_a_call_is_approved_in_the_chat_and_in_the_run(browser: Browser) -
         await expect(page.locator(".moment.ok")).to_contain_text("Completed")
 
 
-@pytest.mark.parametrize(
-    ("width", "dark"), [(390, False), (390, True), (1280, False), (1280, True)]
-)
-async def test_axe_finds_nothing_in_the_inbox(browser: Browser, width: int, dark: bool) -> None:
-    async with opened(browser, Server([clerk(), refunder()]), width=width, dark=dark) as console:
+@pytest.mark.parametrize("width", [390, 1280])
+async def test_axe_finds_nothing_in_the_inbox(browser: Browser, width: int) -> None:
+    async with opened(browser, Server([clerk(), refunder()]), width=width) as console:
         page = console.page
         await page.get_by_role("heading", name="All is well").wait_for()
         assert await findings(page) == []
         await start(console)
         await page.locator("article.need").wait_for()
         assert await findings(page) == []
-        assert await page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         approve = page.get_by_role("button", name="Approve: refund")
         if width == 390:
             for target in (approve, page.get_by_role("link", name="Open the run")):

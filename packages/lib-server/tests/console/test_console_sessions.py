@@ -78,14 +78,11 @@ async def test_attachments_are_uploaded_and_read_back(browser: Browser) -> None:
         assert Path(await download.path()).read_bytes() == content
 
 
-@pytest.mark.parametrize(
-    ("width", "dark"), [(390, False), (390, True), (1280, False), (1280, True)]
-)
-async def test_axe_finds_nothing_in_a_session(browser: Browser, width: int, dark: bool) -> None:
-    async with opened(browser, Server(refunder()), width=width, dark=dark) as console:
+@pytest.mark.parametrize("width", [390, 1280])
+async def test_axe_finds_nothing_in_a_session(browser: Browser, width: int) -> None:
+    async with opened(browser, Server(refunder()), width=width) as console:
         page = console.page
         await console.ask("refunder", "Refund order 7")
         await page.get_by_role("button", name="Approve: refund").wait_for()
 
         assert await findings(page) == []
-        assert await page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")

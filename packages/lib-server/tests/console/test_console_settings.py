@@ -86,19 +86,16 @@ async def test_others_see_who_they_are_and_no_keys(browser: Browser) -> None:
         await expect(page.get_by_role("heading", name="API keys")).to_have_count(0)
 
 
-@pytest.mark.parametrize(
-    ("width", "dark"), [(390, False), (390, True), (1280, False), (1280, True)]
-)
-async def test_axe_finds_nothing_in_keys(browser: Browser, width: int, dark: bool) -> None:
+@pytest.mark.parametrize("width", [390, 1280])
+async def test_axe_finds_nothing_in_keys(browser: Browser, width: int) -> None:
     server, root = await with_keys(None, "admin", "read")
-    async with opened(browser, server, width=width, dark=dark, refused=True) as console:
+    async with opened(browser, server, width=width, refused=True) as console:
         page = console.page
         await sign_in(page, root)
         await page.get_by_role("region", name="API keys").wait_for()
         await page.get_by_text("Create a key").first.click()
 
         assert await findings(page) == []
-        assert await page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         await page.get_by_role("button", name="Create a key").click()
         await page.get_by_role("region", name="The new key").wait_for()
         assert await findings(page) == []
