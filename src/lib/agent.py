@@ -13,6 +13,9 @@ from typing import Any, Generic, TypeAlias, TypedDict, cast
 from typing_extensions import TypeVar, Unpack
 
 from lib.algorithms import React, Team
+from lib.algorithms.react import SUMMARIZER
+from lib.context import Policy, Summarize
+from lib.context.policies import as_policies
 from lib.engine import (
     AgentTool,
     Algorithm,
@@ -91,6 +94,7 @@ class Agent(Generic[T_co]):
         hedge_after_s: seconds after which a slow attempt gets a second one beside it, at the next
             model if there is one; the first reply counts, and both may cost. None for never.
         prices: for models whose provider states no cost.
+        context: what of a long conversation its model is sent, see `lib.context`; by default all.
         algorithm: makes the algorithm of its runs, with the arguments of `React`; a team of agents
             is `Reflexion(judge)`, `Debate([…])` or `Swarm([…])`.
     """
@@ -111,6 +115,7 @@ class Agent(Generic[T_co]):
     deadline_s: float | None
     hedge_after_s: float | None
     prices: PriceBook | None
+    context: tuple[Policy, ...]
     algorithm: Callable[..., Algorithm[Any]]
 
     def __init__(
@@ -130,6 +135,7 @@ class Agent(Generic[T_co]):
         deadline_s: float | None = None,
         hedge_after_s: float | None = None,
         prices: PriceBook | None = None,
+        context: Iterable[Policy] = (),
         algorithm: Callable[..., Algorithm[Any]] = React,
     ) -> None:
         """Describe an agent; nothing is opened.
@@ -150,6 +156,7 @@ class Agent(Generic[T_co]):
             deadline_s: see above.
             hedge_after_s: see above.
             prices: see above.
+            context: see above.
             algorithm: see above.
 
         Raises:
@@ -178,6 +185,7 @@ class Agent(Generic[T_co]):
             "deadline_s": deadline_s,
             "hedge_after_s": hedge_after_s,
             "prices": prices,
+            "context": _checked_context(context),
             "algorithm": algorithm,
         }
         for field, value in fields.items():
@@ -368,6 +376,7 @@ class Agent(Generic[T_co]):
             output=self.output,
             max_steps=self.max_steps,
             provider_state=self.provider_state,
+            **({"context": self.context} if self.context else {}),
         )
 
     def parts(self, tools: Sequence[Tool] = ()) -> AgentParts:
@@ -380,9 +389,31 @@ class Agent(Generic[T_co]):
         members: Mapping[str, AgentParts] = {}
         if isinstance(algorithm, Team):
             members = algorithm.parts()
-        opened = [open_client(each) for each in self.models if isinstance(each, str)]
-        clients = iter(opened)
-        used = [next(clients) if isinstance(each, str) else each for each in self.models]
+        opened: list[LLMClient] = []
+
+        def client_of(model: Model) -> LLMClient:
+            if not isinstance(model, str):
+                return model
+            opened.append(open_client(model))
+            return opened[-1]
+
+        def caller_of(clients: Sequence[LLMClient]) -> LLMHandler:
+            return LLMHandler(
+                clients,
+                guards=self.guards,
+                retries=self.retries,
+                deadline_s=self.deadline_s,
+                hedge_after_s=self.hedge_after_s,
+                prices=self.prices,
+            )
+
+        used = [client_of(each) for each in self.models]
+        handlers: dict[str, Sequence[Handler]] = {}
+        for name, member in members.items():
+            handlers[name] = member.handlers
+            handlers |= {name + own: more for own, more in member.members.items()}
+        if (summarizer := _summarizer(self.context)) is not None:
+            handlers[SUMMARIZER] = [caller_of([client_of(summarizer)])]
         toolsets = [each.open_tools(used) for each in self.toolsets]
 
         async def close() -> None:
@@ -394,19 +425,11 @@ class Agent(Generic[T_co]):
                 for member in members.values():
                     stack.push_async_callback(member.close)
 
-        model = LLMHandler(
-            used,
-            guards=self.guards,
-            retries=self.retries,
-            deadline_s=self.deadline_s,
-            hedge_after_s=self.hedge_after_s,
-            prices=self.prices,
-        )
         return AgentParts(
             algorithm=algorithm,
-            handlers=[model, *self._tool_handlers(toolsets, tools)],
+            handlers=[caller_of(used), *self._tool_handlers(toolsets, tools)],
             close=close,
-            members={name: member.handlers for name, member in members.items()},
+            members=handlers,
         )
 
     def _tool_handlers(
@@ -455,6 +478,18 @@ def _as_models(value: Model | Sequence[Model]) -> tuple[Model, ...]:
         else:
             require_attribute(each, "complete", "a model", "name one, or give a client of one")
     return tuple(models)
+
+
+def _checked_context(value: Iterable[Policy]) -> tuple[Policy, ...]:
+    policies = as_policies(value)
+    if (model := _summarizer(policies)) is not None:
+        _as_models(model)
+    return policies
+
+
+def _summarizer(policies: Iterable[Policy]) -> Model | None:
+    """Return the model that writes summaries, if it is one of its own."""
+    return next((each.model for each in policies if isinstance(each, Summarize)), None)
 
 
 def _as_tool(value: Any) -> Tool | AgentTool | Toolset:

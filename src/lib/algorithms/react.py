@@ -6,12 +6,33 @@ arXiv:2210.03629, in the form of native tool calling.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from lib.engine.core.algorithm import Finish, LLMRequest, Request, ToolRequest, Wait
+from lib.context import Policy
+from lib.context.policies import as_policies
+from lib.context.transcript import summary_messages
+from lib.context.view import (
+    Due,
+    View,
+    begin_view,
+    left_view,
+    measured,
+    prepare,
+    read_on,
+    with_summary,
+    without_summary,
+)
+from lib.engine.core.algorithm import (
+    Finish,
+    LLMRequest,
+    Request,
+    SummaryRequest,
+    ToolRequest,
+    Wait,
+)
 from lib.engine.core.conversation import (
     Conversation,
     History,
@@ -27,6 +48,10 @@ from lib.llm.replies import ASK_AGAIN
 
 REPAIRS = 1
 """How often a model may repair a reply that does not fit the output schema."""
+
+SUMMARIZER: Final = "/summarizer"
+"""The end of the name under which an agent has a model of its own for summaries, as if that were a
+member of its team; the name of the agent in that team stands before it."""
 
 _EMPTY: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -69,6 +94,7 @@ class LoopState(NamedTuple):
         handoffs: how often the conversation was handed over.
         scope: what the keys of its requests begin with, where a run has several conversations.
         unread: True if that member has read none of the messages: its guards check all of them.
+        view: what of the conversation is sent; None for all of it.
     """
 
     config: Mapping[str, Any]
@@ -89,6 +115,7 @@ class LoopState(NamedTuple):
     handoffs: int = 0
     scope: str = ""
     unread: bool = False
+    view: View | None = None
 
 
 def _names(tools: Any) -> list[str]:
@@ -113,6 +140,7 @@ class React:
         max_steps: int = 50,
         provider_state: bool = False,
         allow_empty: bool = False,
+        context: Iterable[Policy] = (),
     ) -> None:
         """Describe the agent.
 
@@ -132,9 +160,12 @@ class React:
                 client brings a handle on that; the log holds the whole of it all the same.
             allow_empty: an empty reply is an answer, for agents whose tools do all the work.
                 Otherwise the model is called once more, and a second one ends the run as FAILED.
+            context: what of a long conversation the model is sent, see `lib.context`; by default
+                all of it.
 
         Raises:
-            TypeError: `tools` is not a list of names.
+            TypeError: `tools` is not a list of names, or `context` none of policies.
+            ValueError: `context` has two policies of one type.
         """
         self.name = name
         self._system = system
@@ -145,6 +176,7 @@ class React:
         self._max_steps = max_steps
         self._provider_state = provider_state
         self._allow_empty = allow_empty
+        self._context = [policy.to_json() for policy in as_policies(context)]
 
     @property
     def tool_names(self) -> Sequence[str] | None:
@@ -154,7 +186,7 @@ class React:
     def config(self) -> dict[str, Any]:
         """Return what a run must remember of this instance, defaults left out."""
         config: dict[str, Any] = {"max_steps": self._max_steps}
-        for name in ("system", "model", "settings", "output", "provider_state", "allow_empty"):
+        for name in _OPTIONAL:
             value = getattr(self, f"_{name}")
             if value:
                 config[name] = value
@@ -167,11 +199,15 @@ class React:
         config = known_config(started.data.get("config", {}))
         new_input = [message_from_json(message) for message in started.data.get("input", ())]
         messages, provider_handle = begin_conversation(config.get("system", ""), history, new_input)
+        view = begin_view(config, messages, history)
+        if view is not None:  # the handle is of what was sent, and is held against it then
+            provider_handle = getattr(history, "provider_handle", None)
         return LoopState(
             config=config,
             messages=messages,
             prior=len(messages) - len(new_input),
             provider_handle=provider_handle if config.get("provider_state") else None,
+            view=view,
         )
 
     def conversation(self, state: LoopState) -> Conversation:
@@ -190,8 +226,10 @@ class React:
         full = state.messages.first(end)
         if len(kept) < len(new):
             full = full.first(state.prior).extend(kept)
-        before = Tail(full, bool(state.config.get("system")))
-        return Conversation(before, state.provider_handle, full=full)
+        first, view = int(bool(state.config.get("system"))), state.view
+        if view is not None:
+            view = left_view(view, full, state.prior - first)
+        return Conversation(Tail(full, first), state.provider_handle, full=full, view=view)
 
     def evolve(self, state: LoopState, event: Event) -> LoopState:
         """Return the state after one more event."""
@@ -209,9 +247,23 @@ class React:
             return Wait()
         if state.model_calls >= state.config.get("max_steps", 50):
             return Finish(outcome="LIMITED", reason="max_steps")
-        return [_llm_request(state)]
+        if state.view is None:
+            return [_llm_request(state)]
+        view = prepare(state.view, state.messages)
+        if isinstance(view, Due):
+            return [_summary_request(state, view)]
+        return [_llm_request(state._replace(view=view))]
 
 
+_OPTIONAL: Final = (
+    "system",
+    "model",
+    "settings",
+    "output",
+    "provider_state",
+    "allow_empty",
+    "context",
+)
 _CONFIG_TYPES: Final[Mapping[str, type]] = {
     "max_steps": int,
     "system": str,
@@ -221,6 +273,7 @@ _CONFIG_TYPES: Final[Mapping[str, type]] = {
     "tools": list,
     "provider_state": bool,
     "allow_empty": bool,
+    "context": list,
 }
 
 
@@ -247,10 +300,13 @@ def _has_content(message: Message) -> bool:
 
 
 def _llm_request(state: LoopState) -> LLMRequest:
-    config, provider_handle = state.config, state.provider_handle
+    config, provider_handle, view = state.config, state.provider_handle, state.view
+    messages = state.messages if view is None else view.sent
+    if view is not None and not _is_of(provider_handle, messages):
+        provider_handle = None
     return LLMRequest(
         key=f"{state.scope}llm/{state.model_calls + 1}",
-        messages=state.messages,
+        messages=messages,
         model=config.get("model"),
         tools=config.get("tools"),
         settings=config.get("settings", {}),
@@ -259,7 +315,48 @@ def _llm_request(state: LoopState) -> LLMRequest:
         covers=provider_handle.covers if provider_handle else 0,
         agent=state.agent or None,
         first_call=state.unread,
+        known=view.head if view else 0,
     )
+
+
+def _is_of(handle: ProviderHandle | None, messages: History) -> bool:
+    """Return True if a provider keeps the first of these messages."""
+    return handle is not None and messages.first(handle.covers).digest == handle.digest
+
+
+def _summary_request(state: LoopState, due: Due) -> SummaryRequest:
+    messages, rules = summary_messages(due, state.messages), due.view.rules
+    return SummaryRequest(
+        key=_summary_key(state),
+        messages=messages,
+        model=None if rules.own_model else state.config.get("model"),
+        tools=[],
+        agent=f"{state.agent}{SUMMARIZER}" if rules.own_model else state.agent or None,
+        first_call=state.unread,
+        known=len(messages),
+        summarises=due.covers,
+        count=due.place,
+        max_chars=rules.summary_chars,
+    )
+
+
+def _summary_key(state: LoopState) -> str:
+    return f"{state.scope}summary/{state.model_calls + 1}"
+
+
+def _summarised(state: LoopState, event: Event) -> LoopState:
+    if state.view is None or event.data.get("key") != _summary_key(state):
+        return state
+    return state._replace(view=with_summary(state.view, state.messages, event.data))
+
+
+def _not_summarised(state: LoopState, event: Event) -> LoopState:
+    """Go on without a summary, unless a guard allows no model to read what is to be summed up."""
+    if state.view is None or event.data["key"] != _summary_key(state):
+        return state
+    if state.refused:
+        return _failed(state, event)
+    return state._replace(view=without_summary(state.view, state.messages))
 
 
 def _tool_request(key: str, state: LoopState) -> ToolRequest:
@@ -276,6 +373,11 @@ def _tool_request(key: str, state: LoopState) -> ToolRequest:
 
 
 def _model_requested(state: LoopState, event: Event) -> LoopState:
+    if state.view is not None:
+        view = prepare(state.view, state.messages)
+        # A log that another release has written may go on where a summary is due here.
+        view = read_on(state.view, state.messages) if isinstance(view, Due) else view
+        state = state._replace(view=view)
     same = not state.config.get("provider_state") or _is_same(_llm_request(state), event)
     return state._replace(model_calls=state.model_calls + 1, calling_model=True, same=same)
 
@@ -286,6 +388,8 @@ def _is_same(request: LLMRequest, event: Event) -> bool:
 
 def _replied(state: LoopState, event: Event) -> LoopState:
     reply = reply_from_json(event.data["reply"])
+    if state.view is not None:
+        state = state._replace(view=measured(state.view, reply.usage))
     if event.data.get("empty") and not state.config.get("allow_empty"):
         return _replied_nothing(state, reply)
     if reply.stop == "content_filter":  # its calls are not to be made, so they are left out
@@ -293,7 +397,8 @@ def _replied(state: LoopState, event: Event) -> LoopState:
     messages = state.messages.append(reply.message)
     provider_handle = None
     if reply.state is not None and state.same and state.config.get("provider_state"):
-        provider_handle = ProviderHandle(reply.state, len(messages), messages.digest)
+        kept = messages if state.view is None else state.view.sent.append(reply.message)
+        provider_handle = ProviderHandle(reply.state, len(kept), kept.digest)
     state = state._replace(
         messages=messages,
         calling_model=False,
@@ -387,6 +492,7 @@ def _in_batch(
         state.handoffs,
         state.scope,
         state.unread,
+        state.view,
     )
 
 
@@ -433,4 +539,6 @@ _FOLDS = {
     k.CHILD_REQUESTED: _called,
     k.CHILD_COMPLETED: _settled,
     k.GUARD_VERDICT: _judged,
+    k.CONTEXT_SUMMARY: _summarised,
+    k.CONTEXT_FAILED: _not_summarised,
 }

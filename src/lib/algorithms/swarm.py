@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, NamedTuple, Self, cast, get_args
 
 from lib.algorithms.react import LoopState
 from lib.algorithms.team import Team, member_loop, recorded_member
+from lib.context.view import begin_view
 from lib.engine.arguments import as_list
 from lib.engine.core.algorithm import (
     Answer,
@@ -177,7 +178,11 @@ class Swarm(Team):
         if agent in members:
             messages = [*history, *new]
             loop = member_loop(members[agent], messages, agent=agent, scope="")
-            loop = loop._replace(prior=len(loop.messages) - len(new), unread=False)
+            loop = loop._replace(
+                prior=len(loop.messages) - len(new),
+                unread=False,
+                view=begin_view(members[agent], loop.messages, history),
+            )
         return SwarmState(
             loop=loop,
             name=name,

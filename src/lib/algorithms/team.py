@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final, Self, cast
 
 from lib.algorithms.react import LoopState, React, known_config, wrote_config
+from lib.context.view import begin_view
 from lib.engine.arguments import as_list, require_attribute
 from lib.engine.core.algorithm import Decision
 from lib.engine.core.conversation import Conversation, History
@@ -160,7 +161,15 @@ def member_loop(
     system = config.get("system", "")
     first = [Message.system(system)] if system else []
     whole = History().extend([*first, *messages])
-    return LoopState(config, whole, prior=len(whole), agent=agent, scope=scope, unread=True)
+    return LoopState(
+        config,
+        whole,
+        prior=len(whole),
+        agent=agent,
+        scope=scope,
+        unread=True,
+        view=begin_view(config, whole),
+    )
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

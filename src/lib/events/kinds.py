@@ -49,7 +49,10 @@ that readers could not read, see `lib.events.payloads`.
     turn.started        key (the signal_id), run_id, algorithm, upto, budget?, epoch?
     turn.completed      key (the signal_id), signal_id, run_id, outcome, output?, reason?, error?,
                         spend {}
-    context.summary     covers, text, usage?, model?, provider?
+    context.requested   key, upto, digest, covers, messages, model?, provider?, server?, agent?,
+                        epoch? (a summary of the first so many messages, of this digest, is due)
+    context.summary     covers, text, key?, messages?, usage?, model?, provider?, attempts?
+    context.failed      key, reason, error {type, message}, usage?, model?, provider?, attempts?
     memory.requested    key, operation, store?, record_id?, query?, filter?, records?, epoch?, …
     memory.completed    key, records?, count?, usage?, …
     memory.failed       key, error
@@ -108,7 +111,9 @@ CHILD_COMPLETED: Final = "lib.child.completed"
 TURN_REQUESTED: Final = "lib.turn.requested"
 TURN_STARTED: Final = "lib.turn.started"
 TURN_COMPLETED: Final = "lib.turn.completed"
+CONTEXT_REQUESTED: Final = "lib.context.requested"
 CONTEXT_SUMMARY: Final = "lib.context.summary"
+CONTEXT_FAILED: Final = "lib.context.failed"
 MEMORY_REQUESTED: Final = "lib.memory.requested"
 MEMORY_COMPLETED: Final = "lib.memory.completed"
 MEMORY_FAILED: Final = "lib.memory.failed"
@@ -122,6 +127,7 @@ PREFIX: Final = "lib."
 
 REQUESTS: Final = frozenset(
     {LLM_REQUESTED, TOOL_REQUESTED, CHILD_REQUESTED, TURN_STARTED, MEMORY_REQUESTED}
+    | {CONTEXT_REQUESTED}
 )
 """Kinds that open a key: an effect may follow."""
 
@@ -130,7 +136,7 @@ SPAWNS_RUN: Final = frozenset({CHILD_REQUESTED, TURN_STARTED})
 
 RESULTS: Final = frozenset(
     {LLM_COMPLETED, LLM_FAILED, TOOL_COMPLETED, TOOL_FAILED, CHILD_COMPLETED, TURN_COMPLETED}
-    | {MEMORY_COMPLETED, MEMORY_FAILED}
+    | {MEMORY_COMPLETED, MEMORY_FAILED, CONTEXT_SUMMARY, CONTEXT_FAILED}
 )
 """Kinds that close a key opened by a request of the same run."""
 

@@ -400,7 +400,21 @@ _SHAPES: Final[Mapping[str, _Shape]] = {
     k.TURN_COMPLETED: _shape(
         {"run_id": _TEXT}, key=_TEXT, signal_id=_TEXT, outcome=_TEXT, **_ENDED
     ),
-    k.CONTEXT_SUMMARY: _shape(None, covers=_TEXT, text=_TEXT, usage=_USAGE),
+    k.CONTEXT_REQUESTED: _shape(
+        {"key": _TEXT},
+        upto=_COUNT,
+        digest=_TEXT,
+        covers=_TEXT,
+        messages=_COUNT,
+        agent=_TEXT,
+        epoch=_COUNT,
+    ),
+    k.CONTEXT_SUMMARY: _shape(
+        None, key=_TEXT, covers=_TEXT, messages=_COUNT, text=_TEXT, usage=_USAGE, attempts=_COUNT
+    ),
+    k.CONTEXT_FAILED: _shape(
+        {"key": _TEXT}, reason=_TEXT, error=_ERROR, attempts=_COUNT, usage=_USAGE
+    ),
     k.MEMORY_REQUESTED: _shape({"key": _TEXT}, epoch=_COUNT),
     k.MEMORY_COMPLETED: _shape({"key": _TEXT}, usage=_USAGE),
     k.MEMORY_FAILED: _shape({"key": _TEXT}, error=_ERROR),

@@ -32,6 +32,8 @@ class LLMRequest:
         covers: how many of the messages it stands for.
         agent: the member of a team whose model is called; None for the run's own agent.
         first_call: True if that member has read none of the messages: its guards check all.
+        known: how many of the first messages are none that guards have still to check, such as a
+            summary of what they have checked.
     """
 
     key: str
@@ -44,6 +46,7 @@ class LLMRequest:
     covers: int = 0
     agent: str | None = None
     first_call: bool = False
+    known: int = 0
 
     def __post_init__(self) -> None:
         """Keep the messages as a `History`.
@@ -66,6 +69,21 @@ class LLMRequest:
         """
         settings, output = canonical(dict(self.settings)), canonical(self.output)
         return digest(self.history.digest, self.model or "", settings, output, tools_digest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryRequest(LLMRequest):
+    """Ask a model for a summary of the first messages of a conversation; nobody is shown it.
+
+    Attributes:
+        summarises: a digest of these messages.
+        count: how many they are, instructions left out.
+        max_chars: a longer summary is a failure.
+    """
+
+    summarises: str
+    count: int
+    max_chars: int
 
 
 def _history(messages: object) -> History:

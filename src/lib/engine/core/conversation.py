@@ -241,9 +241,10 @@ class Conversation(Sequence[Message]):
         full: the same messages after the system message that they had, if any: where the next
             turn has it, too, it goes on with this, and nothing is copied or hashed again.
         agent: the member of a swarm that has it, "" for the run's own agent.
+        view: what of it was sent last, for the algorithm that has made it; None for all of it.
     """
 
-    __slots__ = ("_messages", "agent", "full", "provider_handle")
+    __slots__ = ("_messages", "agent", "full", "provider_handle", "view")
 
     def __init__(
         self,
@@ -252,19 +253,21 @@ class Conversation(Sequence[Message]):
         *,
         full: History | None = None,
         agent: str = "",
+        view: Any = None,
     ) -> None:
         """Keep all that; a `Tail` as it is."""
         self._messages = messages if isinstance(messages, Tail) else tuple(messages)
         self.provider_handle: ProviderHandle | None = provider_handle
         self.full: History | None = full
         self.agent: str = agent
+        self.view: Any = view
 
     def extend(self, messages: Sequence[Message]) -> Conversation:
         """Return these messages and more, of which a provider keeps nothing."""
         full = History().extend(self._messages) if self.full is None else self.full
         before = len(full) - len(self)
         full = full.extend(messages)
-        return Conversation(Tail(full, before), full=full)
+        return Conversation(Tail(full, before), full=full, view=self.view)
 
     def __len__(self) -> int:
         return len(self._messages)

@@ -131,7 +131,8 @@ class LLMHandler:
         model_call = _ModelCall(call, self._clients[0])
         guarding = RequestGuards(self._guards, call)
         try:
-            if why := await guarding.input(model_call.decided.messages):
+            decided = model_call.decided
+            if why := await guarding.input(decided.messages, known=decided.known):
                 return [*guarding.verdicts, _blocked(call.event, why)]
             async with deadline(self._deadline_s, clock=call.clock):
                 reply = await self._complete_or_fall_back(model_call)

@@ -18,6 +18,7 @@ from lib.engine.core.state import RunState, call_digest
 from lib.engine.handlers.agent_tool import AgentParts, ChildHandler
 from lib.engine.handlers.base import Admission, Handler, ToolOffers
 from lib.engine.handlers.redaction import Redaction
+from lib.engine.handlers.summary import SummaryHandler
 from lib.engine.handlers.tool import ToolHandler
 from lib.engine.handlers.turn import TurnHandler
 from lib.errors import MissingHandler, RedactionFailed, ToolError, UnknownAlgorithm, UnknownTool
@@ -226,7 +227,10 @@ def as_handlers(values: Iterable[Handler]) -> list[Handler]:
     way_out = "give clients to an LLMHandler, tools to a ToolHandler"
     for handler in handlers:
         require_attribute(handler, "kind", "a Handler", way_out)
-    kinds = {handler.kind for handler in handlers}
+    kinds = {handler.kind: handler for handler in handlers}
+    if k.LLM_REQUESTED in kinds and k.CONTEXT_REQUESTED not in kinds:
+        # Before the one that it has make its calls, which would take its requests for its own.
+        handlers.insert(0, SummaryHandler(kinds[k.LLM_REQUESTED]))
     if k.TOOL_REQUESTED not in kinds:
         # A model may make up a call where there are no tools: that is answered, too.
         handlers.append(ToolHandler(()))

@@ -354,6 +354,35 @@ def child_completed(run: RunSpans, event: Event, key: str) -> None:
     run.finish(event.at, "tool", key, attributes, status=status, message=error, shown=shown)
 
 
+# -- summaries -------------------------------------------------------------------------------------
+
+
+def context_requested(run: RunSpans, event: Event, key: str) -> None:
+    """Begin a summary of a part of the conversation."""
+    data = event.data
+    attributes = {
+        a.AGENT_NAME: name(data.get("agent")),
+        a.PROVIDER: word(data.get("provider")),
+        a.REQUEST_MODEL: name(data.get("model")),
+        a.SUMMARY_COVERS: word(data.get("covers")),
+        a.KEY: identifier(key),
+    }
+    run.begin(
+        event, "summary", key, name="context summary", kind="internal", attributes=attributes
+    )
+
+
+def context_failed(run: RunSpans, event: Event, key: str) -> None:
+    """Finish a summary that has failed; the run goes on without it."""
+    data = event.data
+    attributes = {
+        a.RESPONSE_MODEL: identifier(data.get("model")),
+        a.ATTEMPTS: number(data.get("attempts")),
+        **run.usage(data.get("usage")),
+    }
+    _fail(run, event, "summary", key, error=mapping(data.get("error")), attributes=attributes)
+
+
 # -- memories --------------------------------------------------------------------------------------
 
 

@@ -79,11 +79,15 @@ def _label(score: Score) -> str | None:
 
 
 def context_summary(run: RunSpans, event: Event, key: str) -> None:
-    """Add a summary that replaces a part of the conversation."""
+    """Add a summary that replaces a part of the conversation, or finish the one that was due."""
     data = event.data
     attributes = {a.SUMMARY_COVERS: word(data.get("covers")), **_spent(run, event)}
     shown = run.content.show(text(data.get("text")))
-    run.mark(event, "summary", key, name="context summary", attributes=attributes, shown=shown)
+    due = text(data.get("key")) or ""
+    if run.is_open("summary", due):
+        run.finish(event.at, "summary", due, attributes, shown=shown)
+    else:
+        run.mark(event, "summary", key, name="context summary", attributes=attributes, shown=shown)
 
 
 def swarm_handoff(run: RunSpans, event: Event, key: str) -> None:
@@ -156,7 +160,9 @@ READERS: Final[Mapping[str, tuple[Reader, str]]] = {
     k.TURN_REQUESTED: (lifecycle.turn_requested, _SIGNAL),
     k.TURN_STARTED: (lifecycle.turn_started, _KEY),
     k.TURN_COMPLETED: (lifecycle.turn_completed, _SIGNAL),
+    k.CONTEXT_REQUESTED: (calls.context_requested, _KEY),
     k.CONTEXT_SUMMARY: (context_summary, _SEQ),
+    k.CONTEXT_FAILED: (calls.context_failed, _KEY),
     k.MEMORY_REQUESTED: (calls.memory_requested, _KEY),
     k.MEMORY_COMPLETED: (calls.memory_completed, _KEY),
     k.MEMORY_FAILED: (calls.memory_failed, _KEY),
