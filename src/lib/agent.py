@@ -389,31 +389,11 @@ class Agent(Generic[T_co]):
         members: Mapping[str, AgentParts] = {}
         if isinstance(algorithm, Team):
             members = algorithm.parts()
-        opened: list[LLMClient] = []
-
-        def client_of(model: Model) -> LLMClient:
-            if not isinstance(model, str):
-                return model
-            opened.append(open_client(model))
-            return opened[-1]
-
-        def caller_of(clients: Sequence[LLMClient]) -> LLMHandler:
-            return LLMHandler(
-                clients,
-                guards=self.guards,
-                retries=self.retries,
-                deadline_s=self.deadline_s,
-                hedge_after_s=self.hedge_after_s,
-                prices=self.prices,
-            )
-
-        used = [client_of(each) for each in self.models]
-        handlers: dict[str, Sequence[Handler]] = {}
-        for name, member in members.items():
-            handlers[name] = member.handlers
-            handlers |= {name + own: more for own, more in member.members.items()}
-        if (summarizer := _summarizer(self.context)) is not None:
-            handlers[SUMMARIZER] = [caller_of([client_of(summarizer)])]
+        named = [*self.models, *_summarizers(self.context)]
+        opened = [open_client(each) for each in named if isinstance(each, str)]
+        clients = iter(opened)
+        every = [next(clients) if isinstance(each, str) else each for each in named]
+        used, summarizers = every[: len(self.models)], every[len(self.models) :]
         toolsets = [each.open_tools(used) for each in self.toolsets]
 
         async def close() -> None:
@@ -425,11 +405,24 @@ class Agent(Generic[T_co]):
                 for member in members.values():
                     stack.push_async_callback(member.close)
 
+        handlers = _member_handlers(members)
+        if summarizers:
+            handlers[SUMMARIZER] = [self._llm_handler(summarizers)]
         return AgentParts(
             algorithm=algorithm,
-            handlers=[caller_of(used), *self._tool_handlers(toolsets, tools)],
+            handlers=[self._llm_handler(used), *self._tool_handlers(toolsets, tools)],
             close=close,
             members=handlers,
+        )
+
+    def _llm_handler(self, clients: Sequence[LLMClient]) -> LLMHandler:
+        return LLMHandler(
+            clients,
+            guards=self.guards,
+            retries=self.retries,
+            deadline_s=self.deadline_s,
+            hedge_after_s=self.hedge_after_s,
+            prices=self.prices,
         )
 
     def _tool_handlers(
@@ -482,14 +475,24 @@ def _as_models(value: Model | Sequence[Model]) -> tuple[Model, ...]:
 
 def _checked_context(value: Iterable[Policy]) -> tuple[Policy, ...]:
     policies = as_policies(value)
-    if (model := _summarizer(policies)) is not None:
+    for model in _summarizers(policies):
         _as_models(model)
     return policies
 
 
-def _summarizer(policies: Iterable[Policy]) -> Model | None:
-    """Return the model that writes summaries, if it is one of its own."""
-    return next((each.model for each in policies if isinstance(each, Summarize)), None)
+def _summarizers(policies: Iterable[Policy]) -> list[Model]:
+    """Return the model that writes summaries, none if it is the agent's own."""
+    found = [each.model for each in policies if isinstance(each, Summarize)]
+    return [model for model in found if model is not None]
+
+
+def _member_handlers(members: Mapping[str, AgentParts]) -> dict[str, Sequence[Handler]]:
+    """Return the handlers of the members of a team, and those of what they have of their own."""
+    handlers: dict[str, Sequence[Handler]] = {}
+    for name, member in members.items():
+        handlers[name] = member.handlers
+        handlers |= {name + own: more for own, more in member.members.items()}
+    return handlers
 
 
 def _as_tool(value: Any) -> Tool | AgentTool | Toolset:

@@ -247,12 +247,7 @@ class React:
             return Wait()
         if state.model_calls >= state.config.get("max_steps", 50):
             return Finish(outcome="LIMITED", reason="max_steps")
-        if state.view is None:
-            return [_llm_request(state)]
-        view = prepare(state.view, state.messages)
-        if isinstance(view, Due):
-            return [_summary_request(state, view)]
-        return [_llm_request(state._replace(view=view))]
+        return [_model_request(state)]
 
 
 _OPTIONAL: Final = (
@@ -297,6 +292,16 @@ def wrote_config(config: Mapping[str, Any]) -> bool:
 def _has_content(message: Message) -> bool:
     """Return True if providers take the message: some refuse an empty one of the model."""
     return message.role != "assistant" or bool(message.text or message.tool_calls)
+
+
+def _model_request(state: LoopState) -> LLMRequest:
+    """Return the next model call, or the summary that is due before."""
+    if state.view is None:
+        return _llm_request(state)
+    view = prepare(state.view, state.messages)
+    if isinstance(view, Due):
+        return _summary_request(state, view)
+    return _llm_request(state._replace(view=view))
 
 
 def _llm_request(state: LoopState) -> LLMRequest:

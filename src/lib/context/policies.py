@@ -155,7 +155,7 @@ def as_policies(values: Iterable[Policy]) -> tuple[Policy, ...]:
     """
     policies = tuple(as_list(values, "context", "[Summarize(at_tokens=50_000)]"))
     for each in policies:
-        if not isinstance(each, ClipToolOutputs | KeepLast | Summarize):
+        if not isinstance(each, ClipToolOutputs | KeepLast | Summarize):  # pyright: ignore[reportUnnecessaryIsInstance] - not all callers are typed
             raise TypeError(
                 "expected ClipToolOutputs(…), KeepLast(…) or Summarize(…) in context, got "
                 f"{type_label(each)}"

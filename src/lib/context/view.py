@@ -171,7 +171,7 @@ def _shortened(view: View, messages: History) -> View | Due:
     keep = rules.keep_tokens if sums else (rules.drop_tokens or 0) // 2
     if clipped.tokens <= keep:
         return clipped
-    place = _place(view, messages, _lowest(clipped, messages, keep, reserved=_reserved(view)))
+    place = _place(view, messages, _lowest(clipped, keep, reserved=_reserved(view)))
     shortened = _dropped(view, messages, place)
     room = _reserved(view) if sums else 0
     if not _is_worth_it(view, shortened, room):
@@ -353,7 +353,7 @@ def _reserved(view: View) -> int:
     return max(0, new - old) // _CHARS_PER_TOKEN
 
 
-def _lowest(view: View, messages: History, keep: int, *, reserved: int) -> int:
+def _lowest(view: View, keep: int, *, reserved: int) -> int:
     """Return the place from which on the messages have at most so many tokens."""
     gauge = view.gauge
     wanted = gauge.size + (keep - gauge.tokens) / gauge.slope

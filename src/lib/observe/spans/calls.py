@@ -367,9 +367,7 @@ def context_requested(run: RunSpans, event: Event, key: str) -> None:
         a.SUMMARY_COVERS: word(data.get("covers")),
         a.KEY: identifier(key),
     }
-    run.begin(
-        event, "summary", key, name="context summary", kind="internal", attributes=attributes
-    )
+    run.begin(event, "summary", key, name="context summary", kind="internal", attributes=attributes)
 
 
 def context_failed(run: RunSpans, event: Event, key: str) -> None:
