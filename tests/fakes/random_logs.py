@@ -134,6 +134,7 @@ class _Log:
         if self._ended:
             return steps
         steps += [self._annotate, self._resume, self._ask_memory, self._ask_child]
+        steps += [self._ask_summary]
         steps += [self._begin_turn] * bool(self._turns)
         steps += [self._check] * bool(self._interrupted())
         steps += [self._answer] * (6 if self._open else 0)
@@ -230,6 +231,11 @@ class _Log:
         )
         self._add(k.MEMORY_REQUESTED, data)
 
+    def _ask_summary(self) -> None:
+        data = {"key": self._key("summary"), "upto": len(self.events), "digest": "ef56"}
+        data |= {"covers": "cd34", "messages": 2}
+        self._add(k.CONTEXT_REQUESTED, {**data, **self._some(model=lambda: "model-1")})
+
     def _ask_child(self) -> None:
         key = self._key("child")
         self._add(k.CHILD_REQUESTED, {"key": key, "run_id": f"{self._run_id}-{key}"})
@@ -274,6 +280,7 @@ class _Log:
             k.LLM_REQUESTED: self._answer_model,
             k.TOOL_REQUESTED: self._answer_tool,
             k.MEMORY_REQUESTED: self._answer_memory,
+            k.CONTEXT_REQUESTED: self._answer_summary,
             k.CHILD_REQUESTED: self._answer_run,
             k.TURN_STARTED: self._answer_run,
         }
@@ -324,6 +331,15 @@ class _Log:
         else:
             self._add(k.MEMORY_FAILED, {**key, "error": self._error()})
 
+    def _answer_summary(self, request: Event) -> None:
+        spent = self._some(usage=self._usage, model=self._word, provider=self._word)
+        made = {"key": request.data["key"], **spent}
+        if self._draw(st.booleans()):
+            self._add(k.CONTEXT_SUMMARY, {**made, "covers": "cd34", "text": self._say()})
+        else:
+            failure = {"reason": self._reason(), "error": self._error()}
+            self._add(k.CONTEXT_FAILED, {**made, **failure})
+
     def _answer_run(self, request: Event) -> None:
         result = self._some(output=self._say, reason=self._word, error=self._error)
         result |= {**request.data, "outcome": self._outcome()}
@@ -342,7 +358,7 @@ class _Log:
         if kind in k.REQUESTS:
             self._open[data["key"]] = event
         elif kind in k.RESULTS:
-            del self._open[data["key"]]
+            self._open.pop(data.get("key", ""), None)  # a summary may have been made elsewhere
         return event
 
     def _number(self) -> int:

@@ -1,4 +1,4 @@
-"""What of a long conversation a model is sent: the log and the session keep all of it.
+"""The part of a long conversation that a model is sent: logs and sessions keep all of it.
 
 `Agent(model, context=[ClipToolOutputs(), Summarize(at_tokens=50_000)])`. What is sent is a pure
 function of the log, so that a resumed run, or the next turn on another worker, sends the same

@@ -1,4 +1,4 @@
-"""What users say about long conversations, and its JSON in the log."""
+"""The policies for long conversations, and their JSON in the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a conversation a model is sent: a pure function of the conversation, and of its cuts.
+"""The view of a conversation that a model is sent: a pure function of the log.
 
 1. The view shows the instructions, the summary of what is left out, and all messages from the
    place of the last cut on. It only grows until the next cut: its bytes are a prefix of what comes.
@@ -28,7 +28,7 @@ _LEFT_OUT: Final = "The beginning of this conversation is left out. What was sai
 
 
 class Cut(NamedTuple):
-    """What of a conversation is not sent as it is; messages are counted without instructions.
+    """The part of a conversation that is not sent as it is, in messages without instructions.
 
     Attributes:
         place: the messages before it are left out.
@@ -48,7 +48,7 @@ class Cut(NamedTuple):
 
 
 class Gauge(NamedTuple):
-    """What a provider counts, beside what we estimate.
+    """The tokens that a provider counts, beside our estimate.
 
     Attributes:
         size: our estimate of the last call that it has counted.
@@ -66,7 +66,7 @@ class Gauge(NamedTuple):
 
 
 class View(NamedTuple):
-    """What of a conversation is sent.
+    """The messages that are sent.
 
     Attributes:
         rules: when it is cut.

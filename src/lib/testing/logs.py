@@ -73,6 +73,8 @@ def talkative_log(secret: str, *, run_id: str = "run") -> list[Event]:
         (11, k.MEMORY_REQUESTED, {**_MEMORY, "query": secret}),
         (12, k.MEMORY_COMPLETED, {"key": "memory/1", "records": [{"text": secret}]}),
         (13, k.CONTEXT_SUMMARY, {"covers": "cd34", "text": secret}),
+        (13, k.CONTEXT_REQUESTED, {**_model("summary/2"), "covers": "ef56", "messages": 2}),
+        (13, k.CONTEXT_FAILED, {"key": "summary/2", "reason": "error", "error": error}),
         (14, k.REFLEXION_FEEDBACK, {"text": secret}),
         (15, k.DEBATE_TURN, {"agent": "alpha", "round": 1, "text": secret}),
         (16, k.EVAL_SCORE, {"signal_id": "s", **score}),

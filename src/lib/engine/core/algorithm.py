@@ -73,7 +73,7 @@ class LLMRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryRequest(LLMRequest):
-    """Ask a model for a summary of the first messages of a conversation; nobody is shown it.
+    """Ask a model for a summary of the first messages of a conversation, for no reader.
 
     Attributes:
         summarises: a digest of these messages.

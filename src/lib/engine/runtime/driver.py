@@ -62,7 +62,7 @@ _SPAN_FAMILIES: Final[Mapping[str, str]] = {
     k.CHILD_REQUESTED: "tool",
     k.TURN_STARTED: "turn",
     k.MEMORY_REQUESTED: "memory",
-    k.CONTEXT_REQUESTED: "summary",
+    k.CONTEXT_REQUESTED: "context",
 }
 """Of the spans that `lib.observe.spans` makes of requests, for `span_id_of`."""
 

@@ -367,7 +367,7 @@ def context_requested(run: RunSpans, event: Event, key: str) -> None:
         a.SUMMARY_COVERS: word(data.get("covers")),
         a.KEY: identifier(key),
     }
-    run.begin(event, "summary", key, name="context summary", kind="internal", attributes=attributes)
+    run.begin(event, "context", key, name="context summary", kind="internal", attributes=attributes)
 
 
 def context_failed(run: RunSpans, event: Event, key: str) -> None:
@@ -378,7 +378,7 @@ def context_failed(run: RunSpans, event: Event, key: str) -> None:
         a.ATTEMPTS: number(data.get("attempts")),
         **run.usage(data.get("usage")),
     }
-    _fail(run, event, "summary", key, error=mapping(data.get("error")), attributes=attributes)
+    _fail(run, event, "context", key, error=mapping(data.get("error")), attributes=attributes)
 
 
 # -- memories --------------------------------------------------------------------------------------

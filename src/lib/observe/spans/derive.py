@@ -84,8 +84,8 @@ def context_summary(run: RunSpans, event: Event, key: str) -> None:
     attributes = {a.SUMMARY_COVERS: word(data.get("covers")), **_spent(run, event)}
     shown = run.content.show(text(data.get("text")))
     due = text(data.get("key")) or ""
-    if run.is_open("summary", due):
-        run.finish(event.at, "summary", due, attributes, shown=shown)
+    if run.is_open("context", due):
+        run.finish(event.at, "context", due, attributes, shown=shown)
     else:
         run.mark(event, "summary", key, name="context summary", attributes=attributes, shown=shown)
 
