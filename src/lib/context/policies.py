@@ -196,7 +196,7 @@ class Rules(NamedTuple):
 
     @property
     def summary_chars(self) -> int:
-        """How long a summary may be."""
+        """The characters that a summary may have."""
         return max(_MIN_SUMMARY, (self.sum_tokens or 0) * 4 // _SUMMARY_PART)
 
 

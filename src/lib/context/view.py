@@ -96,7 +96,7 @@ class View(NamedTuple):
 
     @property
     def tokens(self) -> float:
-        """How many tokens it has, as far as one can tell."""
+        """Its tokens, as far as one can tell."""
         return self.gauge.tokens + self.gauge.slope * (self.size - self.gauge.size)
 
 
