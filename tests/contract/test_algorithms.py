@@ -6,6 +6,7 @@ import pytest
 
 from lib import Agent
 from lib.algorithms import Debate, React, Reflexion, Swarm
+from lib.context import ClipToolOutputs, KeepLast, Summarize
 from lib.llm import FunctionClient, Message, Reply, ToolCall, ToolResult
 from lib.testing.algorithm import AlgorithmContract, World
 from lib.tools import ToolError, tool
@@ -74,6 +75,22 @@ def hand_over(messages: Sequence[Message]) -> Reply | str:
     return Reply((ToolCall("c", "look", {"place": "nowhere"}), *calls))
 
 
+def look_on(messages: Sequence[Message]) -> Reply | str:
+    """Look at one place after the other, by what is left of the conversation; or sum it up."""
+    if messages[0].text.startswith("You keep the memory"):
+        return "They have looked around."
+    calls = [call for message in messages for call in message.tool_calls]
+    seen = max((int(call.id[1:]) for call in calls if call.name == "look"), default=0)
+    if seen == 9:
+        return "; ".join(message.text for message in messages)
+    if seen == 5 and messages[0].text == "Look around.":
+        return Reply((ToolCall("c5", "hand_off_to_a", {}),))
+    return Reply((ToolCall(f"c{seen + 1}", "look", {"place": "here " + "x" * 200}),))
+
+
+SHORT = [ClipToolOutputs(100, keep_last=1), Summarize(300)]
+
+
 def member(name: str) -> Agent:
     return Agent(FunctionClient(answer), name=name, instructions=f"I am {name}.")
 
@@ -115,6 +132,28 @@ ALGORITHMS: dict[str, Callable[[], World]] = {
         algorithm=Debate([member("b"), member("a")], rounds=1, by="vote"),
         input="What is there?",
         answer=debate,
+        tools=[look],
+    ),
+    "react, with summaries": lambda: World(
+        algorithm=React(system="Look for long.", context=SHORT),
+        input="What is there?",
+        answer=look_on,
+        tools=[look],
+    ),
+    "react, without what is old": lambda: World(
+        algorithm=React(context=[KeepLast(4)]),
+        input="What is there?",
+        answer=look_on,
+        tools=[look],
+    ),
+    "swarm, with summaries": lambda: World(
+        algorithm=Swarm(
+            [Agent(FunctionClient(look_on), name="a", context=SHORT)],
+            system="Look around.",
+            context=SHORT,
+        ),
+        input="What is there?",
+        answer=look_on,
         tools=[look],
     ),
     "swarm": lambda: World(

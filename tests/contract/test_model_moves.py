@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
@@ -11,8 +12,10 @@ import pytest
 from fakes.llm_server import ModelServer
 from fakes.model_wires import WIRES
 from lib.agent import Agent
+from lib.context import ClipToolOutputs, KeepLast, Summarize
 from lib.llm import (
     Delta,
+    FunctionClient,
     Message,
     Reply,
     Text,
@@ -124,3 +127,36 @@ async def test_a_session_moves_between_three_providers(names: Sequence[str], tmp
                     result = await (await session.send(f"Go on {half}.")).result()
                     answers.append(result.output)
         assert answers == [f"{name} answers." for name in (*names, *names)]
+
+
+@pytest.mark.parametrize("name", WIRES)
+@pytest.mark.parametrize(
+    "policies",
+    [[KeepLast(4)], [ClipToolOutputs(64, keep_last=1), Summarize(400)]],
+    ids=["keep-last", "summarize"],
+)
+async def test_each_server_takes_what_is_left_of_a_long_session(
+    name: str, policies: Sequence[Any]
+) -> None:
+    """A cut leaves no call without its result, and begins with a message of the user."""
+    wire, turns = WIRES[name], 6
+    answers = [each for turn in range(turns) for each in script(name, turn + 1)[-2:]]
+    summarizer = FunctionClient(lambda _: "They went on.")
+    for number, policy in enumerate(policies):
+        if isinstance(policy, Summarize):
+            policies = [*policies[:number], replace(policy, model=summarizer)]
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(wire.serve(answers))
+        client: Any = wire.connect(server.base_url, **wire.options)
+        client = await stack.enter_async_context(client)
+        agent = Agent(client, tools=[search], instructions="Be brief.", context=policies)
+        engine = await stack.enter_async_context(agent.engine())
+        session = await agent.session(engine)
+        for turn in range(turns):
+            result = await (await session.send(f"Go on {turn}. " + "q" * 400)).result()
+            assert (result.outcome, result.output) == ("COMPLETED", f"{name} answers.")
+        sent = [json.dumps(request.body) for request in server.requests]
+
+    assert "Go on 0." not in sent[-1]
+    assert "Be brief." in sent[-1]
+    assert ("They went on." in sent[-1]) == bool(summarizer.calls)

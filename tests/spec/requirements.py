@@ -1070,6 +1070,16 @@ REQUIREMENTS = (
         ),
     ),
     Requirement(
+        id="events.context-summary-reused",
+        source="Events",
+        says="A summary is reused by the hash of its content, across restarts and workers.",
+        tests=(
+            "tests/unit/context/test_long_sessions.py::test_another_engine_on_the_same_store_goes_on_with_the_summary",
+            "tests/unit/context/test_long_sessions.py::test_after_a_crash_at_any_point_the_same_bytes_are_sent",
+            "tests/unit/context/test_long_sessions.py::test_what_was_erased_is_in_no_later_request",
+        ),
+    ),
+    Requirement(
         id="events.memory",
         source="Events",
         says="A memory request and its end are a span.",
