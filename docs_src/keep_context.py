@@ -16,7 +16,8 @@ def answer(messages: Sequence[Message]) -> str:
 
 def summarise(messages: Sequence[Message]) -> str:
     """Stands in for the small model that sums up what was said."""
-    return "The user moves house and counts boxes."
+    boxes = messages[-1].text.count("Box ")
+    return f"The user moves house. Boxes of books since the last summary: {boxes}."
 
 
 mover = Agent(
