@@ -67,24 +67,24 @@ def collection(documents: int, queries: int) -> tuple[list[list[str]], list[list
 
     texts = list(drawn(np.clip(noise.poisson(40, documents), 5, None).tolist()))
     frequent = 50  # queries leave out the most frequent words, as stop words do
-    asked = [
+    term_lists = [
         words[frequent + noise.integers(0, 20_000, noise.integers(2, 6))].tolist()
         for _ in range(queries)
     ]
-    return texts, asked
+    return texts, term_lists
 
 
-def truth(documents: list[list[str]], asked: list[list[str]]) -> list[dict[int, float]]:
+def truth(documents: list[list[str]], queries: list[list[str]]) -> list[dict[int, float]]:
     """Return the scores of the best documents for each query, with all ties at the end."""
     lengths = np.array([len(terms) for terms in documents], float)
-    wanted = {term for query in asked for term in query}
+    wanted = {term for query in queries for term in query}
     found: dict[str, dict[int, int]] = {term: {} for term in wanted}
     for row, terms in enumerate(documents):
         for term in terms:
             if term in wanted:
                 found[term][row] = found[term].get(row, 0) + 1
     answers: list[dict[int, float]] = []
-    for query in asked:
+    for query in queries:
         scores: dict[int, float] = {}
         for term in query:
             rows = found[term]
@@ -97,10 +97,10 @@ def truth(documents: list[list[str]], asked: list[list[str]]) -> list[dict[int, 
     return answers
 
 
-def agreement(engine: Engine, asked: list[list[str]], answers: list[dict[int, float]]) -> float:
+def agreement(engine: Engine, queries: list[list[str]], answers: list[dict[int, float]]) -> float:
     shares = [
         len(set(engine.query(query)) & answer.keys()) / min(K, len(answer))
-        for query, answer in zip(asked, answers, strict=True)
+        for query, answer in zip(queries, answers, strict=True)
         if answer
     ]
     return float(np.mean(shares))
@@ -113,13 +113,13 @@ def milliseconds(work: Callable[[], Any]) -> float:
 
 
 def query_times(
-    engines: dict[str, Engine], asked: list[list[str]], rounds: int
+    engines: dict[str, Engine], queries: list[list[str]], rounds: int
 ) -> dict[str, list[float]]:
     """Return the times of all queries in ms; in each round every engine has its turn."""
     times: dict[str, list[float]] = {name: [] for name in engines}
     for turn in range(-1, rounds):
         for name, engine in engines.items():
-            for query in asked:
+            for query in queries:
                 spent = milliseconds(lambda engine=engine, query=query: engine.query(query))
                 if turn >= 0:  # the round before the first one warms up
                     times[name].append(spent)
@@ -136,8 +136,8 @@ def change_times(engine: Any, documents: list[list[str]]) -> tuple[str, str]:
 
 
 def main(arguments: argparse.Namespace) -> None:
-    documents, asked = collection(arguments.documents, arguments.queries)
-    answers = truth(documents, asked)
+    documents, term_lists = collection(arguments.documents, arguments.queries)
+    answers = truth(documents, term_lists)
     peers: Any = import_module("peers.bm25")
     makers: dict[str, Callable[[list[list[str]]], Any]] = {"lib": Ours.built, **peers.ENGINES}
     engines: dict[str, Any] = {}
@@ -148,15 +148,15 @@ def main(arguments: argparse.Namespace) -> None:
         start = time.perf_counter()
         engines[name] = make(documents)
         rates[name] = len(documents) / (time.perf_counter() - start)
-    times = query_times(engines, asked, arguments.rounds)
+    times = query_times(engines, term_lists, arguments.rounds)
     ours = float(np.median(times["lib"]))
-    print(f"{len(documents):,} documents, {len(asked)} queries, top {K}, times in ms")
+    print(f"{len(documents):,} documents, {len(term_lists)} queries, top {K}, times in ms")
     print(
         f"{'':12}{'query':>9}{'ratio':>8}{'p99':>9}{'add':>9}{'delete':>9}{'docs/s':>10}{'same':>7}"
     )
     for name, engine in engines.items():
         middle = float(np.median(times[name]))
-        same = agreement(engine, asked, answers)
+        same = agreement(engine, term_lists, answers)
         add, delete = change_times(engine, documents)
         print(
             f"{name:12}{middle:9.3f}{middle / ours:7.2f}x{np.percentile(times[name], 99):9.3f}"

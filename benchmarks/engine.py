@@ -275,13 +275,13 @@ def main() -> None:
     parser.add_argument("--concurrent", type=int, nargs="*", default=[1, 32])
     parser.add_argument("--engines", nargs="*", choices=list(ENGINES))
     parser.add_argument("--store", default="sqlite", choices=list(STORES))
-    asked = parser.parse_args()
-    pooled = [] if asked.store == "postgres" else ["langgraph_pool"]
-    engines = asked.engines or [name for name in ENGINES if name not in pooled]
-    for concurrent in asked.concurrent:
-        runs = asked.runs if concurrent > 1 else max(asked.runs // 4, 4)
-        with STORES[asked.store]() as place:
-            found = measure(place, asked.rounds, runs, concurrent, engines)
+    arguments = parser.parse_args()
+    pooled = [] if arguments.store == "postgres" else ["langgraph_pool"]
+    engines = arguments.engines or [name for name in ENGINES if name not in pooled]
+    for concurrent in arguments.concurrent:
+        runs = arguments.runs if concurrent > 1 else max(arguments.runs // 4, 4)
+        with STORES[arguments.store]() as place:
+            found = measure(place, arguments.rounds, runs, concurrent, engines)
         show(concurrent, found)
 
 

@@ -138,11 +138,11 @@ class Ready(Ours):
 
     def __init__(self, url: str, spans: Sequence[Span], *, queue: int | None) -> None:
         super().__init__(url, spans, queue=queue)
-        self.known = {span.span_id: GENAI.attributes(span) for span in spans}
+        self.attributes = {span.span_id: GENAI.attributes(span) for span in spans}
         self.dialect = self
 
     def attributes(self, span: Span) -> Mapping[str, AttributeValue]:
-        return self.known[span.span_id]
+        return self.attributes[span.span_id]
 
 
 class Whole(Ours):
@@ -180,9 +180,9 @@ async def lateness(of: Any) -> list[float]:
     async def tick() -> None:
         ready.set()
         while True:
-            asked = time.perf_counter()
+            began = time.perf_counter()
             await asyncio.sleep(TICK_S)  # noqa: TID251 - what is measured
-            late.append((time.perf_counter() - asked - TICK_S) * 1000)
+            late.append((time.perf_counter() - began - TICK_S) * 1000)
 
     ticking = asyncio.create_task(tick())
     await ready.wait()
@@ -198,12 +198,12 @@ async def rate(name: str, backend: Backend, spans: Sequence[Span]) -> dict[str, 
     await exporter.export()
     wall, busy = time.perf_counter() - wall, time.process_time() - busy
     await exporter.close()
-    told = backend.ask("/seen")
-    assert told["spans"] == len(spans), (name, told)
+    answer = backend.ask("/seen")
+    assert answer["spans"] == len(spans), (name, answer)
     return {
         "rate": len(spans) / wall,
         "cpu": busy / len(spans) * 1000,
-        "bytes": told["bytes"] / len(spans),
+        "bytes": answer["bytes"] / len(spans),
     }
 
 
@@ -247,8 +247,8 @@ def bursts(
         for name in ("(nothing)", *names):
             late, lost = asyncio.run(burst(name, backend, spans))
             p50, p99 = (late[int(len(late) * share)] for share in (0.5, 0.99))
-            told = "" if name == "(nothing)" else f"{lost:,}"
-            print(f"  {name:11} {told:>8} {p50:13.1f} {p99:7.1f} {late[-1]:7.1f}")
+            lost_text = "" if name == "(nothing)" else f"{lost:,}"
+            print(f"  {name:11} {lost_text:>8} {p50:13.1f} {p99:7.1f} {late[-1]:7.1f}")
 
 
 class Backfill:
@@ -264,7 +264,7 @@ class Backfill:
     async def fill(self, runs: int, calls: int) -> None:
         await self.store.setup()
         for number in range(runs):
-            await store_log(self.store, make_log(*told(calls), run_id=f"run-{number}"))
+            await store_log(self.store, make_log(*usage_rows(calls), run_id=f"run-{number}"))
 
     async def export(self) -> None:
         began = time.perf_counter()
@@ -277,7 +277,7 @@ class Backfill:
             return await lateness(self)
 
 
-def told(calls: int) -> list[tuple[float, str, dict[str, Any]]]:
+def usage_rows(calls: int) -> list[tuple[float, str, dict[str, Any]]]:
     """Return the events of a run with so many calls of tools."""
     events: list[tuple[float, str, dict[str, Any]]] = [(0, k.RUN_STARTED, START_DATA)]
     for number in range(calls):
@@ -315,12 +315,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--delays-ms", type=int, nargs="*", default=[0, 20, 200])
     parser.add_argument("--exporters", nargs="*", default=list(EXPORTERS), choices=list(EXPORTERS))
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     with Backend() as backend:
-        compare(backend, asked.spans, asked.rounds, asked.exporters)
+        compare(backend, arguments.spans, arguments.rounds, arguments.exporters)
         for big in (False, True):
-            bursts(backend, asked.spans, asked.delays_ms, asked.exporters, big=big)
-        backfills(backend, asked.spans)
+            bursts(backend, arguments.spans, arguments.delays_ms, arguments.exporters, big=big)
+        backfills(backend, arguments.spans)
 
 
 if __name__ == "__main__":

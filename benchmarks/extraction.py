@@ -165,12 +165,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pages", type=Path, help="a folder with ground-truth.json and html/")
     parser.add_argument("--only", choices=[*EXTRACTORS], action="append")
-    given = parser.parse_args()
-    names = given.only or [*EXTRACTORS]
-    if given.pages:
+    arguments = parser.parse_args()
+    names = arguments.only or [*EXTRACTORS]
+    if arguments.pages:
         print(f"{'':<22} F1     P      R      ms/page chars/page")
         for name in names:
-            print(score(name, given.pages), flush=True)
+            print(score(name, arguments.pages), flush=True)
         print()
     print(f"{'1 MB of (CPU s)':<18}", *(f"{name:>21}" for name in names))
     for label, piece in WORST.items():

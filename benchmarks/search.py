@@ -64,9 +64,9 @@ def clustered(records: int, dimension: int, queries: int) -> tuple[Matrix, Matri
         part = vectors[start : start + 10_000]
         points = centres[noise.integers(0, 1000, len(part))]
         part[:] = unit((points + 0.3 * noise.standard_normal(points.shape)) @ spread)
-    asked = vectors[noise.integers(0, records, queries)].astype(np.float64)
-    asked += 0.07 * noise.standard_normal(asked.shape) * np.sqrt(1 / dimension)
-    return vectors, unit(asked)
+    queries_near = vectors[noise.integers(0, records, queries)].astype(np.float64)
+    queries_near += 0.07 * noise.standard_normal(queries_near.shape) * np.sqrt(1 / dimension)
+    return vectors, unit(queries_near)
 
 
 def unit(vectors: NDArray[np.float64]) -> Matrix:
@@ -129,8 +129,8 @@ async def filled(name: str, data: Any, peers: Any) -> Engine:
     if name in OURS:
         searches = await ours(name, data, peers.CASES)
     else:
-        given = peers.filled(name, data)
-        searches = {case: awaited(blocking) for case, blocking in given.items()}
+        index = peers.filled(name, data)
+        searches = {case: awaited(blocking) for case, blocking in index.items()}
     spent = time.perf_counter() - start
     print(f"  {name}: filled in {spent:.1f} s", flush=True)
     return Engine(name=name, searches=searches, fill_s=spent)
@@ -168,18 +168,18 @@ async def recalled(search: Search, queries: Matrix, truth: list[set[int]]) -> fl
 
 async def check(engines: list[Engine], queries: Matrix, data: Any, cases: list[str]) -> None:
     """Compare the answers to some queries with those computed in 64 bits."""
-    asked = queries[:20]
-    scores = np.empty((len(data.matrix), len(asked)))
+    some = queries[:20]
+    scores = np.empty((len(data.matrix), len(some)))
     for start in range(0, len(scores), 10_000):
         part = slice(start, start + 10_000)
-        scores[part] = data.matrix[part].astype(np.float64) @ asked.T.astype(np.float64)
+        scores[part] = data.matrix[part].astype(np.float64) @ some.T.astype(np.float64)
     for case in cases:
         mask = data.mask(case)
         allowed = scores if mask is None else np.where(mask[:, np.newaxis], scores, -np.inf)
         truth = [set(np.argpartition(-column, K)[:K].tolist()) for column in allowed.T]
         for engine in engines:
             if case in engine.searches:
-                engine.recall[case] = await recalled(engine.searches[case], asked, truth)
+                engine.recall[case] = await recalled(engine.searches[case], some, truth)
 
 
 def show(engines: list[Engine], cases: list[str]) -> None:

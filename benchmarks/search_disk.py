@@ -94,7 +94,7 @@ def data(kind: str, minilm: str, queries: int) -> tuple[Callable[[int, int], Any
         )
     with np.load(minilm) as arrays:
         documents = unit(arrays["docs_int8"].astype(np.float64) * arrays["docs_scale"])
-        asked = unit(arrays["queries_f16"].astype(np.float64))
+        query_vectors = unit(arrays["queries_f16"].astype(np.float64))
 
     def tiled(start: int, end: int) -> Any:
         rows = np.arange(start, end)
@@ -103,7 +103,7 @@ def data(kind: str, minilm: str, queries: int) -> tuple[Callable[[int, int], Any
         away[rows < len(documents)] = 0.0
         return unit(documents[rows % len(documents)] + away)
 
-    return tiled, asked[:queries]
+    return tiled, query_vectors[:queries]
 
 
 class Brute:
@@ -212,7 +212,7 @@ async def three_queries(store: SQLiteVectorStore, query: np.ndarray) -> None:
 
 
 async def measure(arguments: argparse.Namespace, kind: str, rows: int, folder: str) -> None:
-    make, asked = data(kind, arguments.minilm, arguments.queries)
+    make, query_vectors = data(kind, arguments.minilm, arguments.queries)
     path = Path(folder, "vectors.db")
     async with SQLiteVectorStore(path, dimension=DIMENSION) as store:
         start = time.perf_counter()
@@ -228,7 +228,7 @@ async def measure(arguments: argparse.Namespace, kind: str, rows: int, folder: s
     before, peak = anonymous_bytes(), Peak()
     with peak.watched():
         async with SQLiteVectorStore(path, dimension=DIMENSION, scratch_dir=folder) as store:
-            _, (cpu, wall, _) = await timed(three_queries(store, asked[0]))
+            _, (cpu, wall, _) = await timed(three_queries(store, query_vectors[0]))
             now = anonymous_bytes() - before
             print(
                 f"\n{kind}, {rows} x {DIMENSION}: filled in {filled:.0f} s; three queries "
@@ -239,7 +239,7 @@ async def measure(arguments: argparse.Namespace, kind: str, rows: int, folder: s
             )
             for case in ("warm", "cold", "1 % filter", "after a write"):
                 measured = Case(store, case, rows, make)
-                for number, query in enumerate(asked):
+                for number, query in enumerate(query_vectors):
                     await measured.query(number, query)
                 print(measured.line(), flush=True)
     print(f"anonymous MB at the peak {(peak.bytes - before) / 1e6:.0f}", flush=True)

@@ -52,14 +52,14 @@ def isotropic(records: int, dimension: int, queries: int) -> tuple[Any, Any]:
 def real(path: str, records: int, queries: int) -> tuple[Any, Any]:
     with np.load(path) as arrays:
         documents = unit(arrays["docs_int8"].astype(np.float64) * arrays["docs_scale"])
-        asked = unit(arrays["queries_f16"].astype(np.float64))
+        query_vectors = unit(arrays["queries_f16"].astype(np.float64))
     noise = np.random.default_rng(6)
     vectors = documents[np.arange(records) % len(documents)]
     for start in range(len(documents), records, 10_000):
         part = vectors[start : start + 10_000]
         away = noise.standard_normal(part.shape) * NOISE / np.sqrt(part.shape[1])
         part[:] = unit(part + away)
-    return vectors, asked[:queries]
+    return vectors, query_vectors[:queries]
 
 
 def offset(records: int, dimension: int, queries: int) -> tuple[Any, Any]:
@@ -69,9 +69,9 @@ def offset(records: int, dimension: int, queries: int) -> tuple[Any, Any]:
 
 
 def long_row(records: int, dimension: int, queries: int) -> tuple[Any, Any]:
-    vectors, asked = isotropic(records, dimension, queries)
+    vectors, query_vectors = isotropic(records, dimension, queries)
     vectors[records // 2] *= 10_000
-    return vectors, asked
+    return vectors, query_vectors
 
 
 class Numpy:
@@ -148,25 +148,25 @@ class Turns:
             self.wrong += [int(match.id) for match in found] != right
         return times[0], times[1]
 
-    async def medians(self, case: str, asked: Any) -> Any:
+    async def medians(self, case: str, queries: Any) -> Any:
         """Return CPU time and wall time, of numpy and of the store."""
         for number in range(20):  # rows are prepared by the first searches
-            await self.store.query(asked[number % len(asked)], K)
+            await self.store.query(queries[number % len(queries)], K)
         spent: dict[Any, list[Any]] = {self.by_numpy: [], self.by_store: []}
-        for start in range(0, len(asked), AT_ONCE):
+        for start in range(0, len(queries), AT_ONCE):
             for engine, times in spent.items():
-                turn = range(start, min(start + AT_ONCE, len(asked)))
-                found = [await engine(case, number, asked[number]) for number in turn]
+                turn = range(start, min(start + AT_ONCE, len(queries)))
+                found = [await engine(case, number, queries[number]) for number in turn]
                 times.extend(found[1:])  # threads of the engine before may still wait in a loop
         return [np.median(np.array(times), axis=0) for times in spent.values()]
 
 
-async def measure(name: str, vectors: Any, asked: Any, metric: Metric, coded: bool) -> None:
+async def measure(name: str, vectors: Any, queries: Any, metric: Metric, coded: bool) -> None:
     turns = Turns(vectors, metric)
     with ExitStack() if coded else without_codes():
         await fill(turns.store, turns.vectors)
     for case in ("all", "filters", "writes"):
-        (cpu, wall), (our_cpu, our_wall) = await turns.medians(case, asked)
+        (cpu, wall), (our_cpu, our_wall) = await turns.medians(case, queries)
         print(
             f"{name:10} {metric:10}{case:8} numpy {cpu:8.3f}{wall:8.3f}   lib {our_cpu:8.3f}"
             f"{our_wall:8.3f}   ratio {cpu / our_cpu:8.2f}{wall / our_wall:8.2f}"
@@ -201,9 +201,9 @@ async def alone(arguments: argparse.Namespace) -> None:
             ("dot", "cosine", "euclidean"),
         )
     for name in arguments.data or data:
-        vectors, asked = data[name][0]()
+        vectors, query_vectors = data[name][0]()
         for metric in data[name][1]:
-            await measure(name, vectors, asked, metric, not arguments.without_fast)
+            await measure(name, vectors, query_vectors, metric, not arguments.without_fast)
 
 
 def main(arguments: argparse.Namespace) -> None:
@@ -238,8 +238,8 @@ if __name__ == "__main__":
     parser.add_argument("--minilm", default=os.environ.get("LIB_BENCH_MINILM"))
     parser.add_argument("--without-fast", action="store_true", help="as if simsimd were missing")
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.alone:
-        asyncio.run(alone(given))
+    parsed = parser.parse_args()
+    if parsed.alone:
+        asyncio.run(alone(parsed))
     else:
-        main(given)
+        main(parsed)

@@ -203,14 +203,14 @@ async def places(store: str) -> AsyncGenerator[Callable[[], str]]:
         server.cleanup()
 
 
-async def measure(asked: argparse.Namespace) -> None:
-    async with places(asked.store) as place:
-        if asked.only in (None, "scaling"):
-            await scaling(place, asked.runs)
-        if asked.only in (None, "resume"):
-            await resume(place, asked.events, asked.rounds)
-        if asked.only in (None, "idle"):
-            await idle(place, asked.waiting, asked.seconds)
+async def measure(arguments: argparse.Namespace) -> None:
+    async with places(arguments.store) as place:
+        if arguments.only in (None, "scaling"):
+            await scaling(place, arguments.runs)
+        if arguments.only in (None, "resume"):
+            await resume(place, arguments.events, arguments.rounds)
+        if arguments.only in (None, "idle"):
+            await idle(place, arguments.waiting, arguments.seconds)
 
 
 def main() -> None:

@@ -59,8 +59,8 @@ def made_collection(
         return [f"common{word}" for word in drawn]
 
     def noisy(topic: int | None, noise: float) -> NDArray[np.float64]:
-        known = 0.0 if topic is None else directions[topic]
-        return known + noise * random.normal(size=dimension)
+        direction = 0.0 if topic is None else directions[topic]
+        return direction + noise * random.normal(size=dimension)
 
     directions = random.normal(size=(documents // _OF_TOPIC, dimension))
     topics = [row % len(directions) for row in range(documents)]
@@ -83,18 +83,18 @@ def made_collection(
         same = {each for each, topic in enumerate(topics) if topic == topics[row]}
         if part == "words":
             place = number % 2
-            known = topics[row] if place else None
+            row_topic = topics[row] if place else None
             wanted.append(
                 {each for each, own in enumerate(names) if own[place] == names[row][place]}
             )
             worded.append([*common(_COMMON_OF_QUERY), names[row][place]])
         else:
-            known = topics[row]
+            row_topic = topics[row]
             wanted.append(same)
-            more = _topical(random, known, 2) if part == "both" else []
+            more = _topical(random, row_topic, 2) if part == "both" else []
             noise = noise + 1.0 if part == "both" else noise
             worded.append([*common(_COMMON_OF_QUERY), *more])
-        query_vectors.append(noisy(known, noise))
+        query_vectors.append(noisy(row_topic, noise))
     return MadeCollection(
         texts=[" ".join(words) for words in texts],
         vectors=np.array(vectors, np.float32),

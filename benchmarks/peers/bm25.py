@@ -31,10 +31,12 @@ class BM25S:
         self._index.index(documents, show_progress=False)
 
     def query(self, terms: list[str]) -> list[int]:
-        known = [term for term in terms if term in self._index.vocab_dict]
-        if not known:
+        terms_in_index = [term for term in terms if term in self._index.vocab_dict]
+        if not terms_in_index:
             return []
-        found, scores = self._index.retrieve([known], k=K, show_progress=False, n_threads=0)
+        found, scores = self._index.retrieve(
+            [terms_in_index], k=K, show_progress=False, n_threads=0
+        )
         return [int(row) for row, score in zip(found[0], scores[0], strict=True) if score > 0]
 
 

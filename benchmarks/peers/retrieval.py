@@ -14,10 +14,10 @@ def bm25s_found(texts: list[str], ids: list[str], queries: dict[str, str]) -> di
     index = bm25s.BM25(method="lucene", k1=1.2, b=0.75)
     words = bm25s.tokenize(texts, stopwords="en", stemmer=stemmer, show_progress=False)
     index.index(words, show_progress=False)
-    asked = bm25s.tokenize(
+    tokenized = bm25s.tokenize(
         list(queries.values()), stopwords="en", stemmer=stemmer, show_progress=False
     )
-    found, scores = index.retrieve(asked, k=min(DEPTH, len(texts)), show_progress=False)
+    found, scores = index.retrieve(tokenized, k=min(DEPTH, len(texts)), show_progress=False)
     return {
         name: [ids[row] for row, score in zip(rows, gains, strict=True) if score > 0]
         for name, rows, gains in zip(queries, found, scores, strict=True)

@@ -278,8 +278,8 @@ HOSTILE = "# Plan\n\n- **one** `two`\n- <img src=x onerror=alert(1)>\n\n[here](j
 
 
 def test_messages_are_a_conversation_and_their_markdown_is_never_markup(show: Show) -> None:
-    said = [{"role": "user", "content": "go"}, {"role": "assistant", "content": HOSTILE}]
-    spans = [span(0, None, "invoke_agent a", "agent", 0, 1, input=said, output=HOSTILE)]
+    conversation = [{"role": "user", "content": "go"}, {"role": "assistant", "content": HOSTILE}]
+    spans = [span(0, None, "invoke_agent a", "agent", 0, 1, input=conversation, output=HOSTILE)]
     page = show(render_page(TracePage(run_id="run-one", spans=spans, content=True)))
 
     page.locator("#row-0").click()

@@ -215,7 +215,7 @@ async def findings(store: EventStore, engine: Engine, world: Path, runs: int) ->
     booked = {path.name for path in (world / "bookings").iterdir()}
     requested = {(e.run_id, e.data["key"]): e for e in events if e.kind == k.TOOL_REQUESTED}
     done = [requested[e.run_id, e.data["key"]] for e in events if e.kind == k.TOOL_COMPLETED]
-    said = {
+    evidence = {
         name: [e.data["idempotency_key"] for e in done if e.data["name"] == name]
         for name in ("pay", "book")
     }
@@ -230,8 +230,10 @@ async def findings(store: EventStore, engine: Engine, world: Path, runs: int) ->
         "takeovers": sum(event.kind == k.RUN_RESUMED for event in events),
         "unknown": sum(event.data.get("reason") == "unknown" for event in events),
         "paid_twice": [key for key, times in payments.items() if times > 1],
-        "paid_and_not_done": [key for key in said["pay"] if payments[key] != 1],
-        "booked_and_not_done": [key for key in said["book"] if key.replace("/", "_") not in booked],
+        "paid_and_not_done": [key for key in evidence["pay"] if payments[key] != 1],
+        "booked_and_not_done": [
+            key for key in evidence["book"] if key.replace("/", "_") not in booked
+        ],
         "booking_attempts": len(lines(world / "attempts")),
         "bookings": len(booked),
         "faults": [f"{f.run_id} {f.seq} {f.rule}: {f.message}" for f in report.faults],

@@ -48,8 +48,8 @@ def test_two_processes_take_no_more_than_one_limit(kind: str, tmp_path: Path) ->
             caller = await asyncio.create_subprocess_exec(
                 sys.executable, "-c", CALLER, url, stdout=asyncio.subprocess.PIPE
             )
-            said, _ = await caller.communicate()
-            return int(said)
+            output, _ = await caller.communicate()
+            return int(output)
 
         taken = await asyncio.gather(process(), process())
         limiter = RateLimiter("gpt", requests_per_minute=20, max_wait_s=0.0, store=store)

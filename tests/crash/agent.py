@@ -244,10 +244,10 @@ def act(messages: Sequence[Message]) -> Reply:
 
 def take_turn(messages: Sequence[Message]) -> Reply:
     """Call all four at once, then say what each call answered; so in each turn."""
-    said = [n for n, message in enumerate(messages) if message.role == "user"]
-    results = results_of(messages[said[-1] :])
+    user_turns = [n for n, message in enumerate(messages) if message.role == "user"]
+    results = results_of(messages[user_turns[-1] :])
     if not results:
-        calls = [ToolCall(f"{name}-{len(said)}", name) for name in TOOLS]
+        calls = [ToolCall(f"{name}-{len(user_turns)}", name) for name in TOOLS]
         return Reply(tuple(calls), stop="tool_calls")
     return say(results)
 

@@ -128,7 +128,7 @@ def main(rounds: int, seed: int) -> int:
 
 
 if __name__ == "__main__":
-    given = [int(each) for each in sys.argv[1:]]
-    count = given[0] if given else 200
-    seed = given[1] if len(given) > 1 else int.from_bytes(os.urandom(4))
+    numbers = [int(each) for each in sys.argv[1:]]
+    count = numbers[0] if numbers else 200
+    seed = numbers[1] if len(numbers) > 1 else int.from_bytes(os.urandom(4))
     sys.exit(1 if main(count, seed) else 0)

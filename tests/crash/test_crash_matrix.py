@@ -111,9 +111,9 @@ def test_server_connections_are_cut_at_every_append(cases: Cases, store: str) ->
 @each_scenario
 def test_a_once_tool_never_runs_twice(cases: Cases) -> None:
     for case in cases:
-        paid = Counter(line for line in case["ledger"] if line.startswith("pay "))
+        payments = Counter(line for line in case["ledger"] if line.startswith("pay "))
 
-        assert set(paid.values()) <= {1}, case
+        assert set(payments.values()) <= {1}, case
 
 
 @each_scenario

@@ -136,7 +136,7 @@ async def judge(folder: Path, name: str) -> None:
         await store.append(info.run_id, [event], expected=None)
 
 
-async def said(child: asyncio.subprocess.Process, word: str) -> None:
+async def line_with(child: asyncio.subprocess.Process, word: str) -> None:
     assert child.stdout is not None
     assert (await child.stdout.readline()).decode() == f"{word}\n"
 
@@ -187,7 +187,7 @@ async def test_a_run_killed_in_its_21st_call_is_exported_complete_and_once(
 ) -> None:
     async with backends(tmp_path, unmeasured, monkeypatch) as some:
         async with some.process(wait=True, flush=flush) as child:
-            await said(child, "working")
+            await line_with(child, "working")
             await judge(tmp_path, "before")
         await judge(tmp_path, "after")
         async with next_process(some) as (_, observer):
@@ -241,7 +241,7 @@ async def test_the_next_process_exports_runs_that_ended_before_a_crash(
 ) -> None:
     async with backends(tmp_path, unmeasured, monkeypatch) as some:
         async with some.process(wait=False, settle_s=60) as child:
-            await said(child, "done")
+            await line_with(child, "done")
             await judge(tmp_path, "before")
         assert await some.traffic() == [0] * 5
         await judge(tmp_path, "after")
@@ -272,7 +272,7 @@ async def test_a_resumed_run_that_was_exported_as_interrupted_is_corrected_if_po
 ) -> None:
     async with backends(tmp_path, unmeasured, monkeypatch) as some:
         async with some.process(wait=True) as child:
-            await said(child, "working")
+            await line_with(child, "working")
         async with next_process(some) as (_, observer):
             await observer.flush_open()
         await check_interrupted(some)

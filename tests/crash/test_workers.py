@@ -46,7 +46,7 @@ class Crew:
             cwd=HERE,
         )
         self.alive.append(worker)
-        assert "working: up to" in await said(worker)
+        assert "working: up to" in await next_line(worker)
         return worker
 
     async def fire(self) -> None:
@@ -73,7 +73,7 @@ class Crew:
         (self.folder / "go").touch()
 
     async def start(self, *inputs: str) -> list[Run]:
-        return [await self.engine.start(given) for given in inputs]
+        return [await self.engine.start(each) for each in inputs]
 
     async def faults(self) -> list[str]:
         checks = [request_check([React()])]
@@ -81,7 +81,7 @@ class Crew:
         return [f"{fault.run_id} {fault.rule}: {fault.message}" for fault in report.faults]
 
 
-async def said(worker: asyncio.subprocess.Process) -> str:
+async def next_line(worker: asyncio.subprocess.Process) -> str:
     assert worker.stderr is not None
     return (await worker.stderr.readline()).decode().strip()
 
@@ -149,12 +149,12 @@ async def test_a_first_signal_lets_a_worker_finish_its_calls(
         runs = await some.start("wait once")
         await some.noted("wait")
         worker.send_signal(number)
-        assert await said(worker) == "lib worker: draining: 1 runs under way"
+        assert await next_line(worker) == "lib worker: draining: 1 runs under way"
         late = await some.start("once")
         await asyncio.to_thread(some.go)
 
         assert await worker.wait() == 0
-        assert await said(worker) == "lib worker: stopped"
+        assert await next_line(worker) == "lib worker: stopped"
         assert await outcomes(runs) == {"COMPLETED": 1}
         assert (await late[0].info()).head == 1
 
@@ -167,9 +167,9 @@ async def test_a_second_signal_stops_at_once_and_releases_the_leases(
         runs = await some.start("wait")
         await some.noted("wait")
         worker.terminate()
-        assert "draining" in await said(worker)
+        assert "draining" in await next_line(worker)
         worker.terminate()
-        assert await said(worker) == "lib worker: interrupting 1 runs"
+        assert await next_line(worker) == "lib worker: interrupting 1 runs"
         assert await worker.wait() == 0
 
         info = await runs[0].info()

@@ -146,8 +146,10 @@ class ModelServer(ABC):
     def admit(self, received: Received) -> Raw | None:
         """Return the answer to a request with a wrong key or path, None for one in order."""
         if received.headers.get("authorization") != f"Bearer {self._api_key}":
-            given = received.headers.get("authorization", "")
-            return refused(401, f"incorrect API key provided: {given}", code="invalid_api_key")
+            authorization = received.headers.get("authorization", "")
+            return refused(
+                401, f"incorrect API key provided: {authorization}", code="invalid_api_key"
+            )
         return None if received.path == self.path else self.lost(received)
 
     def lost(self, received: Received) -> Raw:

@@ -95,9 +95,9 @@ class VendorServer(ABC):
         return httpx2.Response(200, json=answer | self.quirks)
 
     def _answer(self, request: httpx2.Request, body: Fields) -> Fields:
-        given = request.headers.get("authorization", "")
-        if given != f"Bearer {self._api_key}":
-            raise Refused(f"invalid api token: {given}", 401)
+        authorization = request.headers.get("authorization", "")
+        if authorization != f"Bearer {self._api_key}":
+            raise Refused(f"invalid api token: {authorization}", 401)
         if _SURROGATE.search(json.dumps(body, ensure_ascii=False)):
             raise Refused("the request is not valid JSON")
         endpoints = self._endpoints()
@@ -262,8 +262,8 @@ def _words(text: str) -> Iterator[str]:
     return (found[0] for found in _WORD.finditer(text.lower()))
 
 
-def _texts(given: Any, limit: int, name: str, *, blank_too: bool = False) -> list[str]:
-    texts = cast(list[Any], given) if isinstance(given, list) else []
+def _texts(value: Any, limit: int, name: str, *, blank_too: bool = False) -> list[str]:
+    texts = cast(list[Any], value) if isinstance(value, list) else []
     if not texts:
         raise Refused(f"list of {name} must not be empty")
     if len(texts) > limit:

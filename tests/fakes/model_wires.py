@@ -161,7 +161,9 @@ def _vertex_client(base_url: str, **options: Any) -> ModelClient:
 
 
 _RETRY: Final = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "7.5s"}
-_SAID: Final = {"candidates": [{"content": {"parts": [{"text": "hi", "new": 1}], "new": 1}}]}
+_REPLY_WITH_NEW_FIELDS: Final = {
+    "candidates": [{"content": {"parts": [{"text": "hi", "new": 1}], "new": 1}}]
+}
 _UNKNOWN: Final = {"candidates": [{"content": {"parts": [{"newPart": {"a": 1}}]}}], "new": 1}
 
 _GEMINI: Final[Mapping[str, Any]] = {
@@ -170,10 +172,10 @@ _GEMINI: Final[Mapping[str, Any]] = {
     "broken": gemini_server.failed(500, "INTERNAL"),
     "overloaded": gemini_server.failed(503, "UNAVAILABLE"),
     "wrong": gemini_server.failed(400, "INVALID_ARGUMENT"),
-    "failing": _sse(_SAID, {"error": {"code": 503, "status": "UNAVAILABLE"}}),
-    "malformed": _sse(_SAID, end="data: {oops\n\n"),
+    "failing": _sse(_REPLY_WITH_NEW_FIELDS, {"error": {"code": 503, "status": "UNAVAILABLE"}}),
+    "malformed": _sse(_REPLY_WITH_NEW_FIELDS, end="data: {oops\n\n"),
     "unknown": _sse(
-        _SAID,
+        _REPLY_WITH_NEW_FIELDS,
         _UNKNOWN,
         {"candidates": [{"finishReason": "STOP"}]},
         {"usageMetadata": {"promptTokenCount": 1, "new": 1}},

@@ -111,7 +111,7 @@ class _Log:
         self._open: dict[str, Event] = {}
         self._requested_keys: list[str] = []
         self._turns: list[str] = []
-        self._said: set[str] = set()
+        self._signal_ids: set[str] = set()
         self._ended = False
         self._tenant = draw(st.none() | _WORDS)
 
@@ -184,8 +184,8 @@ class _Log:
             "user.note": {"text": self._say()},
         }
         kind = self._draw(st.sampled_from(sorted(data)))
-        if kind == k.TURN_REQUESTED and signal not in self._said:
-            self._said.add(signal)
+        if kind == k.TURN_REQUESTED and signal not in self._signal_ids:
+            self._signal_ids.add(signal)
             self._turns.append(signal)
         self._add(kind, {"signal_id": signal, **data[kind]})
 

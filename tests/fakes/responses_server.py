@@ -117,9 +117,9 @@ class ResponsesServer(ModelServer):
         return json.dumps(response(reply, answered, self._dialect)).encode()
 
     def _conversation(self, body: Mapping[str, Any]) -> list[Any]:
-        known = self._kept.get(body.get("previous_response_id", ""), [])
+        earlier = self._kept.get(body.get("previous_response_id", ""), [])
         sent = body.get("input")
-        return [*known, *cast(list[Any], sent)] if isinstance(sent, list) else known
+        return [*earlier, *cast(list[Any], sent)] if isinstance(sent, list) else earlier
 
 
 def problems(body: Mapping[str, Any]) -> Iterator[str]:

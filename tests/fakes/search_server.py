@@ -333,8 +333,8 @@ def _faults(parameters: Mapping[str, str]) -> Iterator[str]:
             yield name
 
 
-def _invalid(place: Sequence[str], given: str | None) -> Response:
-    fault = {"type": "invalid", "loc": list(place), "msg": "Input is not valid", "input": given}
+def _invalid(place: Sequence[str], value: str | None) -> Response:
+    fault = {"type": "invalid", "loc": list(place), "msg": "Input is not valid", "input": value}
     meta = {"errors": [fault], "component": "validation"}
     return _brave_error(422, "VALIDATION", "Unable to validate request parameter(s)", meta=meta)
 

@@ -240,5 +240,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int)
-    given = parser.parse_args()
-    print(main(seconds=given.seconds, seed=given.seed))  # noqa: T201 - a program's output
+    arguments = parser.parse_args()
+    print(main(seconds=arguments.seconds, seed=arguments.seed))  # noqa: T201 - a program's output

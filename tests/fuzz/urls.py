@@ -137,11 +137,11 @@ def main(
 ) -> dict[str, int]:
     """Fuzz for a time, or a number of texts; return how many were read and how many refused."""
     first = random.SystemRandom().randrange(1 << 32) if seed is None else seed
-    known, outcomes, end = seeds(), {"read": 0, "refused": 0}, time.monotonic() + seconds
+    corpus, outcomes, end = seeds(), {"read": 0, "refused": 0}, time.monotonic() + seconds
     while sum(outcomes.values()) != texts and (texts is not None or time.monotonic() < end):
         number = first + sum(outcomes.values())
         dice = random.Random(number)
-        text = mutated(dice.choice(known), known, dice)
+        text = mutated(dice.choice(corpus), corpus, dice)
         try:
             outcomes[check(text)] += 1
         except BaseException:
@@ -169,5 +169,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int)
-    given = parser.parse_args()
-    print(main(seconds=given.seconds, seed=given.seed))  # noqa: T201 - a program's output
+    arguments = parser.parse_args()
+    print(main(seconds=arguments.seconds, seed=arguments.seed))  # noqa: T201 - a program's output

@@ -153,8 +153,8 @@ class World:
             letters = await Bus(self.store).dead_letters(group)
             self.dead[group] = {(letter.run_id, letter.seq) for letter in letters}
             for letter in letters:
-                known = (letter.run_id, letter.seq) in self.poison
-                if not known and letter.error != "died":
+                is_poison = (letter.run_id, letter.seq) in self.poison
+                if not is_poison and letter.error != "died":
                     self.faults.append(f"nothing was wrong with {letter}")
 
     async def lacking(self) -> list[tuple[str, Key]]:

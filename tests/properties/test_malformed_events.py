@@ -110,7 +110,7 @@ JSON = st.recursive(
     ),
     max_leaves=8,
 )
-SAID: list[dict[str, str]] = [{"role": "user", "content": "go"}]
+MESSAGES: list[dict[str, str]] = [{"role": "user", "content": "go"}]
 CALL: dict[str, Any] = {"type": "tool_call", "id": "c", "name": "look", "arguments": {}}
 LIKELY: dict[str, Any] = {
     "key": st.sampled_from(["llm/1", "tool/1/c", "t1"]),
@@ -118,7 +118,7 @@ LIKELY: dict[str, Any] = {
     "signal_id": st.just("t1"),
     "name": st.just("look"),
     "args": st.just(dict[str, Any]()),
-    "input": st.just(SAID),
+    "input": st.just(MESSAGES),
     "reply": st.just({"parts": [CALL]}) | st.fixed_dictionaries({"parts": JSON, "usage": JSON}),
     "approved": st.booleans(),
     "outcome": st.just("COMPLETED"),
@@ -177,7 +177,7 @@ def test_every_payload_that_a_store_accepts_is_readable_by_every_reader(
     async def main() -> list[Event]:
         store = MemoryEventStore()
         await store.setup()
-        start = NewEvent(k.RUN_STARTED, {"algorithm": "react", "input": SAID}, AT)
+        start = NewEvent(k.RUN_STARTED, {"algorithm": "react", "input": MESSAGES}, AT)
         await store.append("r", [start], expected=0)
         for kind, data in entries:
             info = await store.run("r")
@@ -197,7 +197,7 @@ def test_every_payload_that_a_store_accepts_is_readable_by_every_reader(
 def test_verification_finds_exactly_what_a_store_would_refuse(
     entry: tuple[str, dict[str, Any]],
 ) -> None:
-    events = log((k.RUN_STARTED, {"algorithm": "react", "input": SAID}), entry)
+    events = log((k.RUN_STARTED, {"algorithm": "react", "input": MESSAGES}), entry)
     info = project(events[:1])
 
     found = [fault.seq for fault in log_faults(info, events) if fault.rule == "payload"]

@@ -90,8 +90,8 @@ def test_redacted_json_is_json_and_holds_nothing_of_what_was_found(
 
 @given(st.lists(TEXTS, min_size=1, max_size=3))
 def test_redacted_messages_are_messages_that_render_to_the_same_bytes(texts: list[str]) -> None:
-    given_ = [{"role": "user", "content": text} for text in texts]
-    redacted = redact_event(k.RUN_STARTED, {"input": given_}, REDACTORS[1])["input"]
+    messages = [{"role": "user", "content": text} for text in texts]
+    redacted = redact_event(k.RUN_STARTED, {"input": messages}, REDACTORS[1])["input"]
 
     assert [message_to_json(message_from_json(message)) for message in redacted] == redacted
 

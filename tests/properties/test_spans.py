@@ -157,11 +157,11 @@ def test_every_parent_comes_before_its_children_and_none_is_missing(drawn: list[
         )
     ]
 
-    known: set[str | None] = {None}
+    span_ids: set[str | None] = {None}
     for span in spans:
-        assert span.parent_id in known
-        assert span.span_id not in known
-        known.add(span.span_id)
+        assert span.parent_id in span_ids
+        assert span.span_id not in span_ids
+        span_ids.add(span.span_id)
     assert len({span.trace_id for span in spans}) == 1
     assert [span.parent_id for span in spans].count(None) == 1
 
@@ -247,11 +247,11 @@ def test_a_log_with_any_payload_has_spans(log: list[Event], data: st.DataObject)
 
     root, *spans = spans_from_events(log, capture_content=True)
 
-    known = {root.span_id}
+    span_ids = {root.span_id}
     for span in spans:
-        assert span.parent_id in known
-        assert span.span_id not in known
-        known.add(span.span_id)
+        assert span.parent_id in span_ids
+        assert span.span_id not in span_ids
+        span_ids.add(span.span_id)
         assert span.kind in SPAN_KINDS
         assert list(span.attributes) == sorted(span.attributes)
 

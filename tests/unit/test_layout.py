@@ -9,6 +9,7 @@ import runpy
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,9 @@ import lib
 SOURCE = Path(lib.__file__).parent
 ROOT = Path(__file__).parents[2]
 MODULES = sorted(
-    path for part in ("src", "tests", "benchmarks") for path in (ROOT / part).rglob("*.py")
+    path
+    for part in ("src", "tests", "benchmarks", "packages/lib-server")
+    for path in (ROOT / part).rglob("*.py")
 )
 SUPPRESSION = re.compile(r"# (noqa|type: ignore|pyright: ignore|pragma: no)\b(?P<more>.*)")
 QUESTION = re.compile(r"(Whether|What|Who|Whose|Whoever|Whatever|How|Which|Where|When|That)\b")
@@ -26,6 +29,7 @@ DRIVERS = (
     *("psycopg", "psycopg_pool", "qdrant_client", "lancedb", "chromadb", "simsimd", "torch"),
     "genai_prices",
 )
+PARTICIPLES = {"asked", "borne", "given", "known", "owed", "paid", "said", "told"}
 BANNED: re.Pattern[str] = runpy.run_path(str(ROOT / "scripts" / "figures"))["BANNED"]
 STORED = "a stored key"
 MUST_STAY = {
@@ -106,7 +110,7 @@ def test_each_suppression_says_why() -> None:
 
 def test_no_banned_word_is_left() -> None:
     found: dict[str, set[str]] = {}
-    for folder in ("src", "tests", "docs", "docs_src", "changes"):
+    for folder in ("src", "packages", "tests", "docs", "docs_src", "changes"):
         for path in (ROOT / folder).rglob("*.*"):
             name = path.relative_to(ROOT).as_posix()
             if path.suffix not in {".py", ".js", ".md"} or path == Path(__file__):
@@ -122,11 +126,42 @@ def test_no_banned_word_is_left() -> None:
     assert found == {name: words for name, (words, _) in MUST_STAY.items()}
 
 
+def test_names_are_nouns_and_verbs_and_no_participles() -> None:
+    participles = [
+        f"{module.relative_to(ROOT)}: {name}"
+        for module in MODULES
+        for node in ast.walk(parsed(module))
+        if (name := name_made_by(node)).strip("_").lower() in PARTICIPLES
+    ]
+
+    assert participles == []
+
+
+def name_made_by(node: ast.AST) -> str:
+    """Return the name that a node of a module makes, "" if it makes none."""
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return node.name
+        case ast.arg():
+            return node.arg
+        case ast.Name(ctx=ast.Store()):
+            return node.id
+        case ast.Attribute(ctx=ast.Store()):
+            return node.attr
+        case _:
+            return ""
+
+
+@cache
+def parsed(module: Path) -> ast.Module:
+    return ast.parse(module.read_text(encoding="utf-8"))
+
+
 def test_docstrings_open_with_what_a_thing_is_or_does() -> None:
     riddles = [
         f"{module.relative_to(ROOT)}: {text.splitlines()[0]}"
         for module in MODULES
-        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(module))
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         if QUESTION.match(text := ast.get_docstring(node) or "")
     ]

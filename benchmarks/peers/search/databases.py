@@ -51,10 +51,10 @@ def lancedb_flat(data: Data) -> Searches:
 
     def search(wanted: tuple[str, int] | None) -> Search:
         def found(query: np.ndarray) -> list[int]:
-            asked = table.search(query).distance_type("dot").limit(data.k).select(["row"])
+            request = table.search(query).distance_type("dot").limit(data.k).select(["row"])
             if wanted is not None:
-                asked = asked.where(f"{wanted[0]} = {wanted[1]}", prefilter=True)
-            return asked.to_arrow()["row"].to_pylist()
+                request = request.where(f"{wanted[0]} = {wanted[1]}", prefilter=True)
+            return request.to_arrow()["row"].to_pylist()
 
         return found
 

@@ -16,7 +16,7 @@ from peers.search.data import CASES, Data, Search, Searches
 
 def langchain(data: Data) -> Searches:
     """InMemoryVectorStore, with filters as the functions that it takes."""
-    store = InMemoryVectorStore(_Given(data.matrix))
+    store = InMemoryVectorStore(_PrecomputedEmbeddings(data.matrix))
     store.add_documents(
         [Document(str(row), id=str(row), metadata=meta) for row, meta in enumerate(data.metas())]
     )
@@ -36,7 +36,7 @@ def langchain(data: Data) -> Searches:
     return {case: search(wanted) for case, wanted in CASES.items()}
 
 
-class _Given(Embeddings):
+class _PrecomputedEmbeddings(Embeddings):
     """Embeds the text "7" as row 7."""
 
     def __init__(self, matrix: np.ndarray) -> None:
@@ -65,10 +65,10 @@ def llama_index(data: Data) -> Searches:
             only = MetadataFilters(filters=[MetadataFilter(key=wanted[0], value=wanted[1])])
 
         def found(query: np.ndarray) -> list[int]:
-            asked = VectorStoreQuery(
+            request = VectorStoreQuery(
                 query_embedding=query.tolist(), similarity_top_k=data.k, filters=only
             )
-            return [int(name) for name in store.query(asked).ids or []]
+            return [int(name) for name in store.query(request).ids or []]
 
         return found
 

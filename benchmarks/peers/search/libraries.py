@@ -43,7 +43,7 @@ def faiss_hnsw(data: Data) -> Searches:
     """IndexHNSWFlat; a selector keeps results back, the graph is walked as without it."""
     index = faiss.IndexHNSWFlat(data.matrix.shape[1], 2 * LINKS, faiss.METRIC_INNER_PRODUCT)
     index.hnsw.efConstruction = EFFORT_TO_BUILD
-    return _faiss(index, data, lambda **given: _faiss_approximate(efSearch=EFFORT, **given))
+    return _faiss(index, data, lambda **options: _faiss_approximate(efSearch=EFFORT, **options))
 
 
 def _faiss(index: faiss.Index, data: Data, parameters: type) -> Searches:
@@ -52,11 +52,13 @@ def _faiss(index: faiss.Index, data: Data, parameters: type) -> Searches:
     def search(case: str) -> Search:
         mask = data.mask(case)
         if mask is None:
-            asked = parameters()
+            search_parameters = parameters()
         else:
             selector = faiss.IDSelectorBitmap(np.packbits(mask, bitorder="little"))
-            asked = parameters(sel=selector)
-        return lambda query: index.search(query[None], data.k, params=asked)[1][0].tolist()
+            search_parameters = parameters(sel=selector)
+        return lambda query: index.search(query[None], data.k, params=search_parameters)[1][
+            0
+        ].tolist()
 
     return {case: search(case) for case in CASES}
 

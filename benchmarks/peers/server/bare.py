@@ -33,8 +33,8 @@ followers: set[asyncio.Queue[str]] = set()
 
 
 def allowed(request: Request) -> bool:
-    given = request.headers.get("authorization", "").encode()
-    return hmac.compare_digest(given, f"Bearer {KEY}".encode())
+    authorization = request.headers.get("authorization", "").encode()
+    return hmac.compare_digest(authorization, f"Bearer {KEY}".encode())
 
 
 async def get(request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""What processes of tests serve and drive: `served_app:agents`, `served_app:engine`."""
+"""The agents that processes of tests serve and drive: `served_app:agents`, `served_app:engine`."""
 
 import asyncio
 import os

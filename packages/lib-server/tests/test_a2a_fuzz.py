@@ -1,4 +1,4 @@
-"""Whatever other agents send, they get an answer in the shape of the protocol, and no 500."""
+"""Fuzzes A2A: other agents get an answer in the shape of the protocol, and no 500."""
 
 import os
 from collections.abc import Iterator

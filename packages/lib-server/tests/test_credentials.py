@@ -28,14 +28,14 @@ async def with_keys(**owners: tuple[str | None, Scope]) -> AsyncGenerator[dict[s
 
 
 async def test_a_caller_sees_its_own_credential_whatever_its_scopes() -> None:
-    async with with_keys(ann=("acme", "approve")) as given:
-        client: httpx2.AsyncClient = given["client"]
-        me = await client.get("/v1/me", headers=given["ann"])
+    async with with_keys(ann=("acme", "approve")) as server:
+        client: httpx2.AsyncClient = server["client"]
+        me = await client.get("/v1/me", headers=server["ann"])
         without = await client.get("/v1/me")
 
     body = me.json()
     assert (me.status_code, body["tenant"], body["scopes"]) == (200, "acme", ["approve"])
-    assert body["key_id"] in given["ann"]["authorization"]
+    assert body["key_id"] in server["ann"]["authorization"]
     assert (body["manages_keys"], body["expires_at"]) == (False, None)
     assert (without.status_code, without.json()["code"]) == (401, "unauthenticated")
 
@@ -51,9 +51,9 @@ async def test_a_server_without_credentials_has_no_keys() -> None:
 
 
 async def test_a_key_is_created_shown_once_used_and_revoked() -> None:
-    async with with_keys(root=(None, "admin")) as given:
-        client: httpx2.AsyncClient = given["client"]
-        root = given["root"]
+    async with with_keys(root=(None, "admin")) as server:
+        client: httpx2.AsyncClient = server["client"]
+        root = server["root"]
         wanted = {"name": "bot", "tenant": "acme", "user": "bot@acme", "scopes": ["read"]}
         made = await client.post("/v1/keys", json=wanted, headers=root)
         key = made.json()["key"]
@@ -76,21 +76,21 @@ async def test_a_key_is_created_shown_once_used_and_revoked() -> None:
 async def test_an_administrator_of_a_tenant_sees_and_changes_its_keys_only() -> None:
     async with with_keys(
         root=(None, "admin"), ann=("acme", "admin"), uma=("umbrella", "read")
-    ) as given:
-        client: httpx2.AsyncClient = given["client"]
-        every = (await client.get("/v1/keys", headers=given["root"])).json()["keys"]
-        own = (await client.get("/v1/keys", headers=given["ann"])).json()["keys"]
+    ) as server:
+        client: httpx2.AsyncClient = server["client"]
+        every = (await client.get("/v1/keys", headers=server["root"])).json()["keys"]
+        own = (await client.get("/v1/keys", headers=server["ann"])).json()["keys"]
         ids = {each["name"]: each["id"] for each in every}
         foreign = [
-            await client.delete(f"/v1/keys/{key_id}", headers=given["ann"])
+            await client.delete(f"/v1/keys/{key_id}", headers=server["ann"])
             for key_id in (ids["uma"], ids["root"], "nothing12345")
         ]
-        made = await client.post("/v1/keys", json={"name": "b"}, headers=given["ann"])
+        made = await client.post("/v1/keys", json={"name": "b"}, headers=server["ann"])
         beyond = [
-            await client.post("/v1/keys", json={"tenant": "umbrella"}, headers=given["ann"]),
-            await client.get("/v1/keys", headers=given["uma"]),
+            await client.post("/v1/keys", json={"tenant": "umbrella"}, headers=server["ann"]),
+            await client.get("/v1/keys", headers=server["uma"]),
         ]
-        still = await client.get("/v1/me", headers=given["uma"])
+        still = await client.get("/v1/me", headers=server["uma"])
 
     assert [each["name"] for each in own] == ["ann"]
     assert {(each.status_code, each.json()["code"]) for each in foreign} == {(404, "key_not_found")}
@@ -111,10 +111,10 @@ async def test_a_key_that_cannot_be_is_refused() -> None:
         {"expires_at": "2099-01-01T00:00:00"},
         {"key": "mine"},
     ]
-    async with with_keys(root=(None, "admin")) as given:
-        client: httpx2.AsyncClient = given["client"]
-        answers = [await client.post("/v1/keys", json=b, headers=given["root"]) for b in bad]
-        listed = (await client.get("/v1/keys", headers=given["root"])).json()["keys"]
+    async with with_keys(root=(None, "admin")) as server:
+        client: httpx2.AsyncClient = server["client"]
+        answers = [await client.post("/v1/keys", json=b, headers=server["root"]) for b in bad]
+        listed = (await client.get("/v1/keys", headers=server["root"])).json()["keys"]
 
     assert [each.status_code for each in answers] == [422] * len(bad)
     assert len(listed) == 1

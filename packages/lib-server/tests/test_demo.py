@@ -48,8 +48,8 @@ async def test_its_agents_answer_and_one_asks_first(tmp_path: Path) -> None:
         agents = (await client.get("/v1/agents")).json()["agents"]
         page = await client.get("/console/")
         question = {"agent": "librarian", "input": "What is kept when a process is killed?"}
-        asked = (await client.post("/v1/runs", json=question)).json()
-        answer = (await client.get(f"/v1/runs/{asked['id']}/result?wait_s=60")).json()
+        started = (await client.post("/v1/runs", json=question)).json()
+        answer = (await client.get(f"/v1/runs/{started['id']}/result?wait_s=60")).json()
         paying = {"agent": "cashier", "input": "Pay order 7"}
         run = (await client.post("/v1/runs", json=paying)).json()
         async with streaming(client, f"/v1/runs/{run['id']}/events") as events:
@@ -60,7 +60,7 @@ async def test_its_agents_answer_and_one_asks_first(tmp_path: Path) -> None:
         decision = {"decision": "approve", "arguments_digest": waiting["arguments_digest"]}
         path = f"/v1/runs/{run['id']}/approvals/{waiting['key']}"
         await client.post(path, json=decision)
-        paid = (await client.get(f"/v1/runs/{run['id']}/result?wait_s=60")).json()
+        result = (await client.get(f"/v1/runs/{run['id']}/result?wait_s=60")).json()
         unclear = (await client.post("/v1/runs", json={**paying, "input": "Hello"})).json()
         reply = (await client.get(f"/v1/runs/{unclear['id']}/result?wait_s=60")).json()
 
@@ -68,7 +68,7 @@ async def test_its_agents_answer_and_one_asks_first(tmp_path: Path) -> None:
     assert page.status_code == 200
     assert answer["outcome"] == "COMPLETED"
     assert answer["text"]
-    assert paid["text"] == "The payment: paid order 7: 100 EUR to Ada"
+    assert result["text"] == "The payment: paid order 7: 100 EUR to Ada"
     assert reply["text"].startswith("Which order")
 
 

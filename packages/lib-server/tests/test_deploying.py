@@ -122,7 +122,7 @@ def proxy_of(kind: str, place: Path, port: int, behind: int) -> tuple[list[str],
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", ["nginx", "caddy"])
-async def test_a_stream_passes_a_proxy_and_is_told_of_the_end(kind: str, tmp_path: Path) -> None:
+async def test_a_stream_passes_a_proxy_and_brings_the_end(kind: str, tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(APP, encoding="utf-8")
     store = open_store(str(tmp_path / "runs.db"))
     await store.setup()

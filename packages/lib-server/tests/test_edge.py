@@ -1,4 +1,4 @@
-"""What a request meets before its route: ids, hosts, sizes, credentials, problems."""
+"""The stations of a request before its route: ids, hosts, sizes, credentials, problems."""
 
 import asyncio
 

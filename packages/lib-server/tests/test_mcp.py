@@ -282,7 +282,7 @@ async def test_agents_of_another_engine_are_not_offered(caplog: pytest.LogCaptur
     assert "use MCPToolServer(…, engine=engine)" in caplog.text
 
 
-# -- clients of 2025-11-25 and before, which are asked while a call goes on ----------------------
+# -- clients of 2025-11-25 and before, which answer questions while a call goes on ----------------
 
 INITIALIZE: dict[str, Any] = {
     "jsonrpc": "2.0",
@@ -375,7 +375,7 @@ async def test_an_answer_may_be_sent_to_another_process(tmp_path: Path) -> None:
     assert (result["id"], result["result"]["content"][0]["text"]) == (2, "paid 20")
 
 
-async def test_only_the_client_that_is_asked_answers() -> None:
+async def test_only_the_client_of_the_session_answers() -> None:
     async with serving(paying("memory:")) as up:
         headers, others = await session_of(up), await session_of(up)
         stranger = await session_of(up, "umbrella")
@@ -385,16 +385,16 @@ async def test_only_the_client_that_is_asked_answers() -> None:
                 (await up.client.post("/mcp", headers=each, json=yes(question))).status_code
                 for each in (others, stranger, stolen)
             ]
-            error = {"code": -32603, "message": "there is nobody"}
+            error = {"code": -32603, "message": "no user is here"}
             failed = {"jsonrpc": "2.0", "id": question["id"], "error": error}
             await up.client.post("/mcp", headers=headers, json=failed)
             result = await anext(following)
 
     assert refused == [400, 400, 404]
-    assert result["error"]["message"] == "there is nobody"
+    assert result["error"]["message"] == "no user is here"
 
 
-async def test_a_client_without_a_session_is_asked_nothing() -> None:
+async def test_a_client_without_a_session_gets_no_question() -> None:
     async with serving(paying("memory:")) as up:
         answer = await up.client.post("/mcp", headers={**JSON, **as_("acme")}, json=PAY)
 

@@ -27,13 +27,13 @@ async def test_a_run_is_started_and_its_result_is_waited_for() -> None:
 
 
 async def test_a_conversation_is_an_input() -> None:
-    said = [
+    messages = [
         {"role": "user", "content": "one"},
         {"role": "assistant", "content": "two"},
         {"role": "user", "content": [{"type": "text", "text": "three"}]},
     ]
     async with serving(Server(echo_agent())) as up:
-        run = (await up.client.post("/v1/runs", json={"input": said})).json()
+        run = (await up.client.post("/v1/runs", json={"input": messages})).json()
         result = await up.client.get(f"/v1/runs/{run['id']}/result?wait_s=60")
 
     assert result.json()["text"] == "You wrote: three"

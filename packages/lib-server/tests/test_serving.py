@@ -1,4 +1,4 @@
-"""What is served is made in the server's own loop, and other machines need an authenticator."""
+"""Agents are made in the server's own loop, and other machines need an authenticator."""
 
 from __future__ import annotations
 

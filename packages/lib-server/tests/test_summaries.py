@@ -212,8 +212,10 @@ async def test_a_tenant_sums_up_its_own_runs() -> None:
     async with serving(Server(agent, auth=OneKey())) as up:
         for tenant in ("acme", "acme", "umbrella"):
             await up.client.post("/v1/runs", json={"input": tenant}, headers=as_(tenant))
-        asked = [up.client.get("/v1/spend?by=tenant", headers=as_(t)) for t in ("acme", "umbrella")]
-        found = [answer.json() for answer in await asyncio.gather(*asked)]
+        requests = [
+            up.client.get("/v1/spend?by=tenant", headers=as_(t)) for t in ("acme", "umbrella")
+        ]
+        found = [answer.json() for answer in await asyncio.gather(*requests)]
         listed = await up.client.get("/v1/runs?summary=true", headers=as_("umbrella"))
 
     names = [[g["name"] for day in each["days"] for g in day["groups"]] for each in found]

@@ -49,7 +49,7 @@ def pays_back(messages: Any) -> Reply | str:
 
 @dataclass
 class Owned:
-    """What a tenant has made: the other tenant uses it for forging."""
+    """Things that a tenant has made: the other tenant uses them for forging."""
 
     texts: set[str] = field(default_factory=set[str])
     runs: list[str] = field(default_factory=list[str])

@@ -129,26 +129,26 @@ async def test_a_call_waits_for_a_decision_and_the_answer_goes_on_behind_it(
     *, approved: bool
 ) -> None:
     async with serving(Server(agents())) as up:
-        asked = await chat(up, user(LOST))
-        wanted = only(asked, "tool-approval-request")
-        shown = [each["toolCallId"] for each in asked if each["type"] == "tool-input-available"]
+        first = await chat(up, user(LOST))
+        wanted = only(first, "tool-approval-request")
+        shown = [each["toolCallId"] for each in first if each["type"] == "tool-input-available"]
         message = decided(wanted["approvalId"], *shown, approved=approved, reason="a reason")
         rest = await chat(up, message)
         again = await chat(up, message)
         other = decided(wanted["approvalId"], *shown, approved=not approved)
         conflict = await code_of(up, request(other))
         whole = chunks_of(await up.client.get("/v1/chat/chat/stream"))
-        run = asked[0]["messageId"]
+        run = first[0]["messageId"]
         approvals = (await up.client.get(f"/v1/runs/{run}/approvals")).json()["approvals"]
 
-    assert types(asked) == [
+    assert types(first) == [
         "start",
         *("start-step", "text-start", "text-end"),
         *("tool-input-available", "tool-output-available", "finish-step"),
         *("start-step", "tool-input-available", "tool-approval-request", "finish-step"),
         "finish",
     ]
-    assert asked[-1]["finishReason"] == "tool-calls"
+    assert first[-1]["finishReason"] == "tool-calls"
     assert wanted["toolCallId"] == shown[-1]
     ended = "tool-output-available" if approved else "tool-output-denied"
     assert types(rest) == [
@@ -158,7 +158,7 @@ async def test_a_call_waits_for_a_decision_and_the_answer_goes_on_behind_it(
     assert text_of(rest) == f"Done: {'paid back' if approved else 'denied'}."
     assert merged(again) == merged(rest)
     assert conflict == (409, "already_decided")
-    assert text_of(whole) == text_of(asked) + text_of(rest)
+    assert text_of(whole) == text_of(first) + text_of(rest)
     assert [each["comment"] for each in approvals] == ["a reason"]
 
 
@@ -191,9 +191,9 @@ async def test_a_call_of_a_child_run_is_decided_in_the_chat() -> None:
     boss = Agent(FunctionClient(delegates), name="boss", tools=[clerk.as_tool("Pays back.")])
     server = Server([boss, clerk], limits=Limits(heartbeat_s=0.01))
     async with serving(server) as up:
-        asked = await chat(up, user("7"), agent="boss")
-        wanted = only(asked, "tool-approval-request")
-        shown = [each["toolCallId"] for each in asked if each["type"] == "tool-input-available"]
+        first = await chat(up, user("7"), agent="boss")
+        wanted = only(first, "tool-approval-request")
+        shown = [each["toolCallId"] for each in first if each["type"] == "tool-input-available"]
         rest = await chat(up, decided(wanted["approvalId"], *shown))
 
     assert len(shown) == 2
@@ -295,8 +295,8 @@ async def test_an_answer_ends_with_its_reason() -> None:
 async def test_a_chat_belongs_to_its_tenant() -> None:
     async with serving(Server(agents(), auth=OneKey())) as up:
         body = request(user(LOST))
-        asked = chunks_of(await up.client.post("/v1/chat", json=body, headers=as_("acme")))
-        theirs = only(asked, "tool-approval-request")["approvalId"]
+        first = chunks_of(await up.client.post("/v1/chat", json=body, headers=as_("acme")))
+        theirs = only(first, "tool-approval-request")["approvalId"]
         before = await up.client.get("/v1/chat/chat/stream", headers=as_("umbrella"))
         unknown = await code_of(up, request(decided(theirs)), **as_("umbrella"))
         own = await up.client.post("/v1/chat", json=request(user("hi")), headers=as_("umbrella"))
@@ -315,8 +315,8 @@ async def test_a_chat_belongs_to_its_tenant() -> None:
 async def test_a_decision_needs_the_scope() -> None:
     async with serving(Server(agents(), auth=OneKey("run", "read"))) as up:
         body = request(user(LOST))
-        asked = chunks_of(await up.client.post("/v1/chat", json=body, headers=as_("acme")))
-        approval = only(asked, "tool-approval-request")["approvalId"]
+        first = chunks_of(await up.client.post("/v1/chat", json=body, headers=as_("acme")))
+        approval = only(first, "tool-approval-request")["approvalId"]
         denied = await code_of(up, request(decided(approval)), **as_("acme"))
 
     assert denied == (403, "forbidden")
@@ -331,10 +331,10 @@ async def test_hostile_requests_are_refused_before_any_effect() -> None:
     for _ in range(400):
         deep = {"parts": [deep]}
     async with serving(Server([*agents(), echo_agent(name="echo")])) as up:
-        asked = await chat(up, user(LOST), agent="shop")
-        run = asked[0]["messageId"]
+        first = await chat(up, user(LOST), agent="shop")
+        run = first[0]["messageId"]
         [session] = {each["parent_id"] for each in await runs_of(up)}
-        true_ref = only(asked, "tool-approval-request")["approvalId"]
+        true_ref = only(first, "tool-approval-request")["approvalId"]
         turn, after, of, key, digest = json.loads(base64.urlsafe_b64decode(true_ref + "=="))
         codes = [
             await code_of(up, body)
@@ -354,7 +354,7 @@ async def test_hostile_requests_are_refused_before_any_effect() -> None:
                 request(user("hi"), chat="new"),
                 request(user("hi"), chat="\n", agent="shop"),
                 request(user("hi"), agent="echo"),
-                request(user("hi"), agent="nobody"),
+                request(user("hi"), agent="missing"),
                 request(decided("???")),
                 request(decided("é")),
                 request(decided(ref(turn, -1, of, key, digest))),

@@ -320,7 +320,7 @@ def _llm_request(state: LoopState) -> LLMRequest:
         covers=provider_handle.covers if provider_handle else 0,
         agent=state.agent or None,
         first_call=state.unread,
-        known=view.head if view else 0,
+        checked=view.head if view else 0,
     )
 
 
@@ -338,7 +338,7 @@ def _summary_request(state: LoopState, due: Due) -> SummaryRequest:
         tools=[],
         agent=f"{state.agent}{SUMMARIZER}" if rules.own_model else state.agent or None,
         first_call=state.unread,
-        known=len(messages),
+        checked=len(messages),
         summarises=due.covers,
         count=due.place,
         max_chars=rules.summary_chars,

@@ -43,8 +43,8 @@ def summary_messages(due: Due, messages: History) -> list[Message]:
     # Of what a request may have, the task takes some, and the marks of JSON.
     room = int((rules.sum_tokens or 0) * 3 / max(view.gauge.slope, 1.0))
     longest = _longest([len(text) for _, text in lines], room - len(cut.summary) - len(system.text))
-    said = [{"role": role, "text": clip(text, longest)} for role, text in lines]
-    data = {"messages": said, **({"summary": cut.summary} if cut.summary else {})}
+    lines_json = [{"role": role, "text": clip(text, longest)} for role, text in lines]
+    data = {"messages": lines_json, **({"summary": cut.summary} if cut.summary else {})}
     return [system, Message.user(canonical(data))]
 
 

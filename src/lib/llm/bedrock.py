@@ -364,8 +364,8 @@ def _reasoning(part: Thinking, server: str) -> Iterator[dict[str, Any]]:
 def _attachment(part: Attachment, documents: list[None]) -> dict[str, Any]:
     form = _FORMATS.get(part.media_type)
     if form is None:
-        kind, known = f"{part.modality} of type {part.media_type}", frozenset(_FORMATS)
-        raise UnsupportedModality(kind, client=_WIRE, supported=known)
+        kind, formats = f"{part.modality} of type {part.media_type}", frozenset(_FORMATS)
+        raise UnsupportedModality(kind, client=_WIRE, supported=formats)
     stored = part.url is not None and part.url.startswith("s3://")
     source = {"s3Location": {"uri": part.url}} if stored else {"bytes": base64_of(part, _WIRE)}
     held: dict[str, Any] = {"format": form, "source": source}

@@ -198,7 +198,7 @@ def part_to_json(part: Part) -> dict[str, Any]:
             return _tool_result_to_json(part)
         case Thinking(text, signature):
             out = {"type": "thinking", "text": text}
-            return {**part.extra, **out, **_given(signature=signature)}
+            return {**part.extra, **out, **_set_fields(signature=signature)}
         case _:
             return _attachment_to_json(part)
 
@@ -241,7 +241,7 @@ def _attachment_to_json(part: Image | Audio | File) -> dict[str, Any]:
         own_type = "" if blob.media_type == own_type else own_type
     if isinstance(part, File) and part.name:
         out["name"] = part.name
-    return {**out, **_given(url=part.url), **({"media_type": own_type} if own_type else {})}
+    return {**out, **_set_fields(url=part.url), **({"media_type": own_type} if own_type else {})}
 
 
 def as_object(value: Any) -> Mapping[str, Any]:
@@ -255,7 +255,7 @@ def as_object(value: Any) -> Mapping[str, Any]:
     return cast(Mapping[str, Any], value)
 
 
-def _given(**values: Any) -> dict[str, Any]:
+def _set_fields(**values: Any) -> dict[str, Any]:
     """Return what is neither None nor False."""
     return {key: value for key, value in values.items() if value is not None and value is not False}
 

@@ -70,7 +70,7 @@ class ExpiringMarks:
         text = f"{ends!r} {value}"
         added = await self._marks.compare_and_set_mark(mark, expected=None, value=text)
         if added:
-            self._known[mark] = ends
+            self._ends_by_mark[mark] = ends
         return added
 
     async def put(self, name: str, value: str, *, ttl_s: float) -> None:
@@ -78,7 +78,7 @@ class ExpiringMarks:
         await self._remove_ended()
         mark, ends = f"{self._prefix}{name}", self._now() + ttl_s
         await self._marks.set_mark(mark, f"{ends!r} {value}")
-        self._known[mark] = ends
+        self._ends_by_mark[mark] = ends
 
     async def get(self, name: str) -> str | None:
         """Return the value under a name; None if there is none, or its time has ended."""
@@ -95,7 +95,7 @@ class ExpiringMarks:
         return found.partition(" ")[2] if removed and _ends(found) >= self._now() else None
 
     @property
-    def _known(self) -> dict[str, float]:
+    def _ends_by_mark(self) -> dict[str, float]:
         if self._ends is None:
             self._ends = {}
         return self._ends
@@ -103,10 +103,10 @@ class ExpiringMarks:
     async def _remove_ended(self) -> None:
         if self._ends is None:
             left = await self._marks.marks(self._prefix)  # by processes that have ended
-            self._known.update((mark, _ends(found)) for mark, found in left.items())
+            self._ends_by_mark.update((mark, _ends(found)) for mark, found in left.items())
         now = self._now()
-        for mark in [mark for mark, ends in self._known.items() if ends < now]:
-            del self._known[mark]
+        for mark in [mark for mark, ends in self._ends_by_mark.items() if ends < now]:
+            del self._ends_by_mark[mark]
             found = await self._marks.mark(mark)
             if found is not None and _ends(found) < now:
                 await self._marks.compare_and_set_mark(mark, expected=found, value=None)

@@ -127,8 +127,8 @@ class HostileServer:
         headers: dict[str, str] = {}
         for line in head[1:-2]:
             name, _, value = line.partition(":")
-            known = headers.get(name.lower())
-            headers[name.lower()] = value.strip() if known is None else f"{known}, {value.strip()}"
+            sent = headers.get(name.lower())
+            headers[name.lower()] = value.strip() if sent is None else f"{sent}, {value.strip()}"
         ssl_object = writer.get_extra_info("ssl_object")
         received = Received(
             scheme="http" if ssl_object is None else "https",

@@ -192,8 +192,8 @@ def _has_ids(span: Span) -> bool:
     return own and parent
 
 
-def _is_id(given: bytes, size: int) -> bool:
-    return len(given) == size and any(given)
+def _is_id(value: bytes, size: int) -> bool:
+    return len(value) == size and any(value)
 
 
 def _plain_pairs(pairs: Iterable[KeyValue]) -> dict[str, Any]:

@@ -146,7 +146,7 @@ def _check(score: dict[str, Any]) -> None:
         "BOOLEAN": value in (0, 1) and not isinstance(value, bool),
         "CATEGORICAL": isinstance(value, str),
     }
-    known = all(isinstance(score.get(name), str) for name in ("id", "traceId", "name"))
+    has_ids = all(isinstance(score.get(name), str) for name in ("id", "traceId", "name"))
     environment = _ENVIRONMENT.fullmatch(score.get("environment", "default"))
-    if not (fits.get(str(kind)) and known and score["name"] and environment):
+    if not (fits.get(str(kind)) and has_ids and score["name"] and environment):
         raise Refused(400, {"message": "Invalid request data", "error": "InvalidRequestError"})

@@ -82,26 +82,24 @@ class LangSmithServer(TraceServer):
 
     def _sessions(self, request: Request) -> Response:
         name = request.query["name"][0]
-        known = self.projects.get(name) if self._ingested else None
-        return Response.of([{"id": known, "name": name}] if known else [])
+        project = self.projects.get(name) if self._ingested else None
+        return Response.of([{"id": project, "name": name}] if project else [])
 
     def _create(self, request: Request) -> Response:
-        given = request.json()
-        uuid.UUID(given["id"])
-        if given.get("session_id") not in self.projects.values():
+        body = request.json()
+        uuid.UUID(body["id"])
+        if body.get("session_id") not in self.projects.values():
             raise Refused(422, {"detail": "session_id is required"})
-        if given["feedback_source"]["type"] not in _SOURCES:
+        if body["feedback_source"]["type"] not in _SOURCES:
             raise Refused(422, {"detail": "unknown source"})
-        if not self._ingested or given["run_id"] not in self.runs:
+        if not self._ingested or body["run_id"] not in self.runs:
             raise Refused(404, {"detail": "Run not found"})
-        if self.asks_for_start and not _is_start(
-            given.get("start_time"), self.runs[given["run_id"]]
-        ):
+        if self.asks_for_start and not _is_start(body.get("start_time"), self.runs[body["run_id"]]):
             raise Refused(422, {"detail": "start_time is not that of the run"})
-        if given["id"] in self.feedback:
+        if body["id"] in self.feedback:
             raise Refused(409, {"detail": "Feedback already exists"})
-        self.feedback[given["id"]] = given
-        return Response.of(given)
+        self.feedback[body["id"]] = body
+        return Response.of(body)
 
     def _update(self, request: Request) -> Response:
         held = self.feedback.get(request.path.removeprefix(f"{_FEEDBACK}/"))

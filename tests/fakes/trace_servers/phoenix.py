@@ -46,8 +46,8 @@ class PhoenixServer(TraceServer):
         self._unknown: dict[bytes, int] = {}
 
     def refuse(self, request: Request) -> None:
-        given = request.headers.get("authorization")
-        if self._api_key is not None and given != f"Bearer {self._api_key}":
+        authorization = request.headers.get("authorization")
+        if self._api_key is not None and authorization != f"Bearer {self._api_key}":
             raise Refused(401, "Invalid token")
 
     def refuse_export(self, request: Request) -> None:
@@ -64,11 +64,11 @@ class PhoenixServer(TraceServer):
                     self.projects.setdefault(span.trace_id.hex(), named)
 
     def _keep(self, spans: Sequence[Any]) -> None:
-        known = {span.span_id for span in self.spans}
+        stored_ids = {span.span_id for span in self.spans}
         fresh: list[Any] = []
         for span in spans:
-            if span.span_id not in known:
-                known.add(span.span_id)
+            if span.span_id not in stored_ids:
+                stored_ids.add(span.span_id)
                 fresh.append(span)
         super()._keep(fresh)
         self._unknown |= {span.span_id: self.lag for span in fresh}
@@ -76,25 +76,25 @@ class PhoenixServer(TraceServer):
     # -- annotations ---------------------------------------------------------------------------
 
     def _annotate(self, request: Request, what: str) -> Response:
-        given = [_checked(one, what) for one in cast(list[Any], request.json()["data"])]
-        known = self._known(what)
+        annotations = [_checked(one, what) for one in cast(list[Any], request.json()["data"])]
+        stored_ids = self._ids_of(what)
         self._unknown = {one: max(0, left - 1) for one, left in self._unknown.items()}
-        if any(one["name"] == "note" for one in given):
+        if any(one["name"] == "note" for one in annotations):
             raise Refused(400, "The name 'note' is reserved for trace and span notes.")
         if request.query.get("sync") != ["true"]:
-            self.queued += given
+            self.queued += annotations
             return Response.of({"data": []})
-        missing = [one[f"{what}_id"] for one in given if one[f"{what}_id"] not in known]
+        missing = [one[f"{what}_id"] for one in annotations if one[f"{what}_id"] not in stored_ids]
         if missing:
             raise Refused(404, f"{what.title()}s with IDs {', '.join(missing)} do not exist.")
-        return Response.of({"data": [{"id": self._hold(one, what)} for one in given]})
+        return Response.of({"data": [{"id": self._hold(one, what)} for one in annotations]})
 
     def settle(self) -> None:
         """Attach what is queued to the spans and traces that are there now."""
         waiting, self.queued = self.queued, []
         for one in waiting:
             what = "span" if "span_id" in one else "trace"
-            if one[f"{what}_id"] in self._known(what):
+            if one[f"{what}_id"] in self._ids_of(what):
                 self._hold(one, what)
             else:
                 self.queued.append(one)
@@ -104,7 +104,7 @@ class PhoenixServer(TraceServer):
         self.settle()
         self.queued.clear()
 
-    def _known(self, what: str) -> set[str]:
+    def _ids_of(self, what: str) -> set[str]:
         ingested = [span for span in self.spans if not self._unknown[span.span_id]]
         return {getattr(span, f"{what}_id").hex() for span in ingested}
 

@@ -30,9 +30,9 @@ def test_a_description_holds_only_values_that_differ_from_the_defaults() -> None
 
 
 def test_tools_other_than_a_list_of_names_are_refused() -> None:
-    given: list[Any] = ["refund", [React()], React()]
+    invalid: list[Any] = ["refund", [React()], React()]
 
-    for tools in given:
+    for tools in invalid:
         with pytest.raises(TypeError, match="are a list of names"):
             React(tools=tools)
 

@@ -16,7 +16,7 @@ BEGUN: dict[str, Any] = {"algorithm": "react", "input": []}
 
 
 def filled(
-    folder: Path, begun: Mapping[str, dict[str, Any]], *, tenant: str | None = None, said: str
+    folder: Path, begun: Mapping[str, dict[str, Any]], *, tenant: str | None = None, text: str
 ) -> Path:
     """Return the path of a store with `run-one`, which is finished, and runs that have only begun.
 
@@ -32,7 +32,7 @@ def filled(
 
     @tool
     def act() -> str:
-        return said
+        return text
 
     async def fill() -> None:
         store = SQLiteEventStore(folder / "runs.db", clock=clock)

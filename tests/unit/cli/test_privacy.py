@@ -37,10 +37,10 @@ def place(tmp_path: Path) -> Path:
 
     async def fill() -> None:
         blobs = DirectoryBlobStore(tmp_path / "blobs")
-        given = attached(await blobs.put(b"content"), size=7)
+        message = attached(await blobs.put(b"content"), size=7)
         store = SQLiteEventStore(tmp_path / "runs.db")
         await store.setup()
-        await log_of(store, "old", days=40, tenant="acme", input=given)
+        await log_of(store, "old", days=40, tenant="acme", input=message)
         below: dict[str, Any] = {"parent": {"run_id": "old", "key": "k"}, "root": "old"}
         await log_of(store, "old/child", days=39, tenant="acme", **below)
         await log_of(store, "new", days=1, tenant="acme")

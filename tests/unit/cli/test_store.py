@@ -24,7 +24,7 @@ SINCE = f"{ManualClock().now():%Y-%m-%d %H:%M:%S}"
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A store with one finished run of tenant acme and one that waits to be driven."""
-    return filled(tmp_path, {"run-two": BEGUN}, tenant="acme", said="acted")
+    return filled(tmp_path, {"run-two": BEGUN}, tenant="acme", text="acted")
 
 
 def call(*arguments: object) -> Result:
@@ -171,7 +171,7 @@ def test_what_is_not_there_is_a_wrong_call_and_not_a_new_file(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    "given",
+    "path",
     [
         "postgresql://me:secret@db/a@b",
         "mysql://me:secret@db/app",
@@ -180,8 +180,8 @@ def test_what_is_not_there_is_a_wrong_call_and_not_a_new_file(tmp_path: Path) ->
         "long" * 100,
     ],
 )
-def test_what_is_no_path_of_a_file_is_a_wrong_call_that_shows_no_password(given: str) -> None:
-    result = call("check", given)
+def test_what_is_no_path_of_a_file_is_a_wrong_call_that_shows_no_password(path: str) -> None:
+    result = call("check", path)
 
     assert (result.exit_code, "secret" in result.stderr) == (2, False)
     assert "Invalid value for 'STORE'" in result.stderr

@@ -32,12 +32,12 @@ SECRET = "the customer's secret"
 def path(tmp_path: Path) -> Path:
     """A store with a finished run, a run that has only begun, and a child of it."""
     child = {**BEGUN, "root": "run-two", "parent": {"run_id": "run-two", "key": "tool/1/a"}}
-    return filled(tmp_path, {"run-two": BEGUN, "part-of-two": child}, said=SECRET)
+    return filled(tmp_path, {"run-two": BEGUN, "part-of-two": child}, text=SECRET)
 
 
 def call(store: Path, *arguments: object) -> Result:
-    given = ["trace", *map(str, arguments), "--store", str(store)]
-    return CliRunner().invoke(main, given, catch_exceptions=False)
+    command = ["trace", *map(str, arguments), "--store", str(store)]
+    return CliRunner().invoke(main, command, catch_exceptions=False)
 
 
 def test_a_trace_is_drawn_without_content(path: Path) -> None:

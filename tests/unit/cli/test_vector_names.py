@@ -83,13 +83,13 @@ NAMES: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("given", NAMES)
-def test_each_kind_of_store_has_a_name(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("path_or_url", NAMES)
+def test_each_kind_of_store_has_a_name(path_or_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QDRANT_API_KEY", "key of qdrant")
     monkeypatch.setenv("PINECONE_API_KEY", "key of pinecone")
-    name = store_name(given)
+    name = store_name(path_or_url)
 
-    assert (name.shown, name.kind, name.options) == NAMES[given]
+    assert (name.shown, name.kind, name.options) == NAMES[path_or_url]
     for secret in ("secret", "key of"):
         assert secret not in repr(name) + name.shown
 
@@ -101,7 +101,7 @@ def test_a_server_without_a_key_gets_requests_without_one(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    "given",
+    "name",
     [
         "",
         ":memory:",
@@ -145,8 +145,8 @@ def test_a_server_without_a_key_gets_requests_without_one(monkeypatch: pytest.Mo
         "pinecone://docs?table=x",
     ],
 )
-def test_what_names_no_store_is_a_wrong_call_that_shows_no_password(given: str) -> None:
-    result = call("info", given)
+def test_what_names_no_store_is_a_wrong_call_that_shows_no_password(name: str) -> None:
+    result = call("info", name)
 
     assert result.exit_code == 2
     assert "Error: Invalid value for 'STORE'" in result.stderr
@@ -162,21 +162,21 @@ def test_a_path_that_cannot_be_is_a_wrong_call(path: Path, scheme: str) -> None:
         assert (result.exit_code, "File name too long" in result.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("given", ["host=localhost password=secret", "other.db?table=x"])
+@pytest.mark.parametrize("name", ["host=localhost password=secret", "other.db?table=x"])
 def test_a_copy_refuses_an_unlikely_target_file(
-    path: Path, given: str, monkeypatch: pytest.MonkeyPatch
+    path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(path.parent)
-    result = call("copy", path, given)
+    result = call("copy", path, name)
 
     assert (result.exit_code, "secret" in result.output) == (2, False)
     assert not list(path.parent.glob("*=*"))
 
 
 def test_no_password_stands_behind_a_refusal() -> None:
-    for given in ("postgresql://me:sec\N{CARE OF}secret@db", "chroma://me:secret"):
+    for url in ("postgresql://me:sec\N{CARE OF}secret@db", "chroma://me:secret"):
         with pytest.raises(ValueError, match="write '@'") as refusal:
-            store_name(given)
+            store_name(url)
         assert refusal.value.__suppress_context__
 
 

@@ -343,13 +343,13 @@ async def test_a_summary_that_a_guard_blocks_is_not_used() -> None:
     assert not any("secret" in message.text for each in model.sent for message in each)
 
 
-def long_input(said: str) -> list[Message]:
+def long_input(text: str) -> list[Message]:
     talked = [
         message
         for number in range(20)
         for message in (Message.user(f"question {number} " + "q" * 100), Message.assistant("yes"))
     ]
-    return [Message.user(said), *talked, Message.user("and now?")]
+    return [Message.user(text), *talked, Message.user("and now?")]
 
 
 async def test_a_run_that_begins_with_a_long_conversation_is_cut_and_guarded() -> None:

@@ -52,10 +52,10 @@ def guarded(
     return Engine(store or MemoryEventStore(), handlers, **settings)
 
 
-async def drive(engine: Engine, given: Any = "hello") -> tuple[Result, list[Event]]:
+async def drive(engine: Engine, content: Any = "hello") -> tuple[Result, list[Event]]:
     async def main() -> tuple[Result, list[Event]]:
         async with engine:
-            started = await engine.start(given)
+            started = await engine.start(content)
             result = await started.result()
             checks = [request_check([React()])]
             assert (await verify_store(engine.store, deep=True, checks=checks)).faults == []

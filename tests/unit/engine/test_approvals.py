@@ -15,19 +15,19 @@ from lib.testing.agents import kinds, make_engine
 from lib.testing.clock import ManualClock
 from lib.tools import tool
 
-paid: list[int] = []
+payments: list[int] = []
 
 
 @tool(approval=lambda arguments: arguments["amount"] > 10)
 def pay(amount: int) -> str:
     """Pay."""
-    paid.append(amount)
+    payments.append(amount)
     return "paid"
 
 
 @pytest.fixture(autouse=True)
 def nothing_paid() -> None:
-    paid.clear()
+    payments.clear()
 
 
 def ask(amount: int) -> Reply:
@@ -47,7 +47,7 @@ async def test_an_approved_call_is_made_and_only_then_recorded_as_intended() -> 
             PendingApproval(key="tool/1/c1", call_id="c1", name="pay", arguments={"amount": 50})
         ]
         info = await started.info()
-        assert (info.owner, info.ready, info.status, paid) == (None, False, "open", [])
+        assert (info.owner, info.ready, info.status, payments) == (None, False, "open", [])
 
         await started.approve("tool/1/c1", comment="fine", user="boss")
         assert (await started.result()).output == "paid"
@@ -59,7 +59,7 @@ async def test_an_approved_call_is_made_and_only_then_recorded_as_intended() -> 
             "tool.requested",
         ]
         assert (log[4].user, log[4].data["comment"]) == ("boss", "fine")
-    assert paid == [50]
+    assert payments == [50]
 
 
 async def test_a_denied_call_is_never_made_and_the_model_reads_the_reason() -> None:
@@ -69,7 +69,7 @@ async def test_a_denied_call_is_never_made_and_the_model_reads_the_reason() -> N
         await started.deny("tool/1/c1", comment="too much")
         result = await started.result()
 
-    assert (result.output, paid) == ("not called: a person denied it: too much", [])
+    assert (result.output, payments) == ("not called: a person denied it: too much", [])
     assert result.spend.tool_calls == 0
 
 
@@ -78,7 +78,7 @@ async def test_the_rule_decides_which_calls_wait() -> None:
         async with make_engine(ScriptedClient([ask(10), join_results]), pay) as engine:
             return await (await engine.start("pay")).result()
 
-    assert ((await main()).output, paid) == ("paid", [10])
+    assert ((await main()).output, payments) == ("paid", [10])
 
 
 async def test_a_rule_that_fails_makes_the_call_wait() -> None:
@@ -109,7 +109,7 @@ async def test_the_first_decision_wins() -> None:
             started.id, "lib.approval.decided", {"key": "tool/1/c1", "approved": True}
         )
         await started.result()
-    assert paid == []
+    assert payments == []
 
 
 async def test_the_wait_survives_the_process_and_nothing_is_done_twice() -> None:
@@ -128,7 +128,7 @@ async def test_the_wait_survives_the_process_and_nothing_is_done_twice() -> None
         run_id = started.id
 
     assert (await approve_and_finish(run_id)) == "paid"
-    assert paid == [50]
+    assert payments == [50]
 
 
 async def test_calls_without_approval_do_not_wait_for_the_one_with_approval() -> None:
@@ -139,12 +139,12 @@ async def test_calls_without_approval_do_not_wait_for_the_one_with_approval() ->
         async with make_engine(client, pay) as engine:
             started = await engine.start("pay")
             await engine.wait_while_driven(started.id)
-            assert paid == [5]
+            assert payments == [5]
             await started.approve("tool/1/c1")
             return (await started.result()).output
 
     assert (await main()) == "paid|paid"
-    assert paid == [5, 50]
+    assert payments == [5, 50]
 
 
 async def test_waiting_for_a_result_includes_waiting_for_approval() -> None:

@@ -46,8 +46,8 @@ async def test_a_log_of_the_engine_has_no_faults() -> None:
 
 async def test_a_changed_conversation_no_longer_has_the_recorded_digests() -> None:
     info, log = await a_run()
-    said = {"role": "user", "content": "go away"}
-    log[0] = replace(log[0], data={**log[0].data, "input": [said]})
+    message = {"role": "user", "content": "go away"}
+    log[0] = replace(log[0], data={**log[0].data, "input": [message]})
 
     assert faults(info, log) == [(2, "request-digest"), (6, "request-digest")]
 

@@ -132,9 +132,9 @@ async def test_an_empty_reply_between_calls_of_tools_is_repaired_each_time() -> 
 
 
 async def test_both_requests_count_as_spend() -> None:
-    paid = Reply((), usage=Usage(input_tokens=10, output_tokens=5, cost=0.25))
+    empty = Reply((), usage=Usage(input_tokens=10, output_tokens=5, cost=0.25))
 
-    result, _ = await play(ScriptedClient([paid, paid]))
+    result, _ = await play(ScriptedClient([empty, empty]))
 
     assert (result.spend.tokens, result.spend.cost, result.spend.llm_calls) == (30, 0.5, 2)
 
@@ -182,10 +182,10 @@ async def test_an_empty_reply_does_not_count_as_an_attempt_at_the_output_schema(
 async def test_a_stream_shows_only_the_final_content() -> None:
     async with make_engine(ScriptedClient(["", "hello"])) as engine:
         started = await engine.start("go")
-        said = [piece.delta.text async for piece in started.deltas()]
-        said, result = "".join(said), await started.result()
+        pieces = [piece.delta.text async for piece in started.deltas()]
+        pieces, result = "".join(pieces), await started.result()
 
-    assert (said, result.output) == ("hello", "hello")
+    assert (pieces, result.output) == ("hello", "hello")
 
 
 async def test_a_turn_after_an_empty_one_begins_without_it() -> None:

@@ -21,12 +21,12 @@ async def test_a_guard_receives_the_tenant_and_user_and_the_attachments() -> Non
     client = ScriptedClient(["ok"], modalities=frozenset({"text", "image"}))
 
     async with guarded(client, llm=[watch]) as engine:
-        given = [
+        messages = [
             Message.user("old"),
             Message.assistant("yes"),
             Message.user(Text("a"), picture),
         ]
-        await (await engine.start(given, tenant="t", user="u")).result()
+        await (await engine.start(messages, tenant="t", user="u")).result()
     (seen,) = watch.seen
     assert (seen.tenant, seen.user, seen.text, seen.tool) == ("t", "u", "old\n\nyes\n\na", None)
     assert seen.parts == (Text("old"), Text("yes"), Text("a"), picture)
@@ -57,8 +57,8 @@ async def test_assistant_messages_in_the_input_are_checked_once() -> None:
     assert result.outcome == "BLOCKED"
 
     watch = Watch("input", word="-")
-    given = [Message.user("one"), Message.assistant("two"), Message.user("three")]
-    await drive(guarded(ScriptedClient([CALL, "fine"]), look, llm=[watch]), given)
+    messages = [Message.user("one"), Message.assistant("two"), Message.user("three")]
+    await drive(guarded(ScriptedClient([CALL, "fine"]), look, llm=[watch]), messages)
     assert [each.text for each in watch.seen] == ["one\n\ntwo\n\nthree", "seen in the box"]
 
 
@@ -117,10 +117,10 @@ async def test_a_guard_that_asks_for_them_sees_the_bytes_of_large_attachments(
     assert part.data is None
 
 
-async def drive_only(engine: Engine, given: Any) -> tuple[Result, list[Event]]:
+async def drive_only(engine: Engine, content: Any) -> tuple[Result, list[Event]]:
     async def main() -> tuple[Result, list[Event]]:
         async with engine:
-            started = await engine.start(given)
+            started = await engine.start(content)
             return await started.result(), await engine.store.read(started.id)
 
     return await main()

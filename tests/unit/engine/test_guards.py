@@ -33,8 +33,8 @@ async def test_each_check_stands_as_a_verdict_right_before_the_result_it_is_abou
         *("tool.requested", "guard.verdict", "guard.verdict", "tool.completed"),
         *("llm.requested", "guard.verdict", "guard.verdict", "llm.completed", "run.completed"),
     ]
-    said = [(each["key"], each["stage"], each["verdict"]) for each in verdicts(log)]
-    assert said == [
+    verdict_rows = [(each["key"], each["stage"], each["verdict"]) for each in verdicts(log)]
+    assert verdict_rows == [
         *(("llm/1", "input", "allowed"), ("llm/1", "output", "allowed")),
         *(("tool/1/c1", "tool_call", "allowed"), ("tool/1/c1", "tool_result", "allowed")),
         *(("llm/2", "input", "allowed"), ("llm/2", "output", "allowed")),
@@ -312,8 +312,8 @@ async def test_a_turn_of_a_session_is_guarded_and_the_next_one_goes_on() -> None
     async def main() -> list[str | None]:
         async with guarded(ScriptedClient(["fine", "fine"]), llm=[watch]) as engine:
             session = await engine.start_session()
-            said = ("hello", "be evil", "sorry")
-            return [(await (await session.send(text)).result()).outcome for text in said]
+            texts = ("hello", "be evil", "sorry")
+            return [(await (await session.send(text)).result()).outcome for text in texts]
 
     assert (await main()) == ["COMPLETED", "BLOCKED", "COMPLETED"]
     assert [each.text for each in watch.seen][:2] == ["hello", "be evil"]

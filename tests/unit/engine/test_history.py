@@ -41,7 +41,7 @@ class Counting(MemoryEventStore):
         self.reads.append((run_id, len(events)))
         if run_id in self.damaged and not after:
             del events[0].data["input"]
-            events[0].data |= {"input": said} if (said := self.damaged[run_id]) else {}
+            events[0].data |= {"input": messages} if (messages := self.damaged[run_id]) else {}
         return events
 
     async def close(self) -> None:
@@ -189,17 +189,17 @@ async def test_an_unreadable_turn_is_reported_once_and_not_again_for_later_turns
 
 
 def test_a_provider_handle_covers_exactly_its_own_messages() -> None:
-    said = [Message.user("a"), Message.assistant("b"), Message.user("c")]
-    proof = begin_conversation("sys", said[:2], [])[0]
+    conversation = [Message.user("a"), Message.assistant("b"), Message.user("c")]
+    proof = begin_conversation("sys", conversation[:2], [])[0]
     held = ProviderHandle({"id": "1"}, 3, proof.digest)
 
     for system, history, expected in [
-        ("sys", said, held),
-        ("sys", said[:2], held),
-        ("sys", said[:1], None),
-        ("", said, None),
-        ("other", said, None),
-        ("sys", [Message.user("x"), *said[1:]], None),
+        ("sys", conversation, held),
+        ("sys", conversation[:2], held),
+        ("sys", conversation[:1], None),
+        ("", conversation, None),
+        ("other", conversation, None),
+        ("sys", [Message.user("x"), *conversation[1:]], None),
     ]:
         messages, found = begin_conversation(
             system, Conversation(history, held), [Message.user("new")]
@@ -212,12 +212,12 @@ def test_a_provider_handle_covers_exactly_its_own_messages() -> None:
 
 @pytest.mark.parametrize("system", ["", "be kind", "be stern"])
 def test_cached_hashes_are_reused_only_for_equal_messages(system: str) -> None:
-    said = [Message.user("a"), Message.assistant("b")]
+    conversation = [Message.user("a"), Message.assistant("b")]
     new = [Message.user("new")]
     for before in ("", "be kind"):
-        full, _ = begin_conversation(before, said, [])
-        messages, _ = begin_conversation(system, Conversation(said, full=full), new)
-        plain, _ = begin_conversation(system, said, new)
+        full, _ = begin_conversation(before, conversation, [])
+        messages, _ = begin_conversation(system, Conversation(conversation, full=full), new)
+        plain, _ = begin_conversation(system, conversation, new)
         assert (messages, list(messages)) == (plain, list(plain))
 
 

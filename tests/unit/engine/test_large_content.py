@@ -104,8 +104,8 @@ async def test_large_attachments_are_kept_beside_the_log_whichever_way_they_come
             session = await engine.start_session()
             await (await session.send(Message.user(picture()))).result()
         else:
-            given = "draw" if path == "reply" else Message.user(picture())
-            await (await engine.start(given)).result()
+            content = "draw" if path == "reply" else Message.user(picture())
+            await (await engine.start(content)).result()
         logs = [await engine.store.read(info.run_id) for info in await engine.store.runs()]
 
         assert len(await refs(engine.store)) == 1

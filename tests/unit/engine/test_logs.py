@@ -131,16 +131,16 @@ async def test_a_model_server_that_cannot_be_reached_is_named_and_retries_are_co
         ("lib.engine", False),
     ]
     assert "hunter" not in caplog.text
-    said = lines(caplog, run_id)
-    assert [line[:2] for line in said] == [
+    logged = lines(caplog, run_id)
+    assert [line[:2] for line in logged] == [
         ("lib.engine", "INFO"),
         ("lib.llm", "INFO"),
         ("lib.llm", "INFO"),
         ("lib.llm", "WARNING"),
         ("lib.engine", "WARNING"),
     ]
-    assert "got no reply for llm/1" in said[3][2]
-    assert said[4][2].startswith("ended as FAILED (")
+    assert "got no reply for llm/1" in logged[3][2]
+    assert logged[4][2].startswith("ended as FAILED (")
 
 
 async def test_a_call_that_ran_out_of_time_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:

@@ -107,11 +107,11 @@ async def test_deltas_reach_watchers_and_restart_with_each_attempt() -> None:
 
     pieces, happened = await main()
 
-    said = {
+    facts = {
         attempt: "".join(piece.delta.text for piece in pieces if piece.attempt == attempt)
         for attempt in (1, 2)
     }
-    assert said == {1: "Good mor", 2: "Good morning."}
+    assert facts == {1: "Good mor", 2: "Good morning."}
     assert {piece.key for piece in pieces} == {"llm/1"}
     assert happened == [k.RUN_STARTED, k.LLM_REQUESTED, k.LLM_COMPLETED, k.RUN_COMPLETED]
 
@@ -183,27 +183,27 @@ async def test_output_that_never_fits_fails_the_run() -> None:
 
 async def test_model_settings_and_tools_are_those_of_the_agent_and_recorded() -> None:
     @tool
-    def known() -> None: ...
+    def look_up() -> None: ...
 
     @tool
     def hidden() -> None: ...
 
-    agent = React(model="big", settings={"temperature": 0}, tools=["known"])
+    agent = React(model="big", settings={"temperature": 0}, tools=["look_up"])
     client = ScriptedClient(["hello"])
 
-    async with make_engine(client, known, hidden, agent=agent) as engine:
+    async with make_engine(client, look_up, hidden, agent=agent) as engine:
         started = await engine.start("hi")
         await started.result()
         requested = (await engine.store.read(started.id))[1]
 
     call = client.calls[0]
     assert (call.model, call.settings) == ("big", {"temperature": 0})
-    assert [spec.name for spec in call.tools] == ["known"]
+    assert [spec.name for spec in call.tools] == ["look_up"]
     assert (requested.data["model"], requested.data["settings"]) == ("big", {"temperature": 0})
     assert set(requested.data) == {
         *("key", "upto", "digest", "tools_digest", "tools", "model", "settings", "epoch")
     }
-    assert requested.data["tools"] == ["known"]
+    assert requested.data["tools"] == ["look_up"]
 
 
 async def test_a_missing_blob_fails_the_call_and_names_it() -> None:

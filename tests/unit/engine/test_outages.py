@@ -414,8 +414,8 @@ async def through_a_restart(
 def check(log: Sequence[Event]) -> None:
     assert kinds(log).count("tool.completed") == 1
     assert "run.resumed" not in kinds(log)
-    [paid] = [event.data for event in log if event.kind == k.TOOL_COMPLETED]
-    assert "paid" in str(paid)
+    [payment] = [event.data for event in log if event.kind == k.TOOL_COMPLETED]
+    assert "paid" in str(payment)
 
 
 async def test_a_call_outlives_a_crash_of_postgresql() -> None:

@@ -96,8 +96,8 @@ async def whole_life(store: EventStore, client: ScriptedClient, agent: React) ->
     """Drive a run through every kind of event that holds content."""
     options: dict[str, Any] = {"agent": agent, "store": store, "redactor": KEYED}
     async with make_engine(client, *TOOLS, **options) as engine:
-        given = Message.user(Text(f"I am {ALL}"), Text(MAIL, extra={"note": MAIL}))
-        started = await engine.start(given, idempotency_key=f"key of {MAIL}", user="u7")
+        message = Message.user(Text(f"I am {ALL}"), Text(MAIL, extra={"note": MAIL}))
+        started = await engine.start(message, idempotency_key=f"key of {MAIL}", user="u7")
         await wait_for_approval(started)
         (pending,) = await started.pending()
         await started.approve(pending.key, comment=f"ask {ALL}")

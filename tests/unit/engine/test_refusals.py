@@ -66,12 +66,12 @@ def test_a_wrong_store_or_handler_is_refused_with_the_way_out() -> None:
         Engine(MemoryEventStore(), [client], algorithms=[React()])
 
 
-@pytest.mark.parametrize(("given", "name"), [("gpt-5", "str"), (ScriptedClient, "ScriptedClient")])
-def test_a_wrong_client_is_refused_with_the_way_out(given: Any, name: str) -> None:
+@pytest.mark.parametrize(("client", "name"), [("gpt-5", "str"), (ScriptedClient, "ScriptedClient")])
+def test_a_wrong_client_is_refused_with_the_way_out(client: Any, name: str) -> None:
     with pytest.raises(
         TypeError, match=f"expected an LLMClient, got (the class )?{name}: use one such as"
     ):
-        LLMHandler(given)
+        LLMHandler(client)
 
 
 def test_an_unknown_tool_is_refused_with_the_names_of_the_known_ones() -> None:

@@ -149,12 +149,12 @@ async def test_a_turn_that_was_intended_and_not_begun_can_be_cancelled() -> None
             turn = Turn(engine, session.id, "k", after=1)
             at = engine.clock.now()
             began = {"key": "k", "run_id": turn.run_id, "algorithm": "react", "upto": 2}
-            said = {"signal_id": "k", "input": [{"role": "user", "content": "hi"}]}
+            signal = {"signal_id": "k", "input": [{"role": "user", "content": "hi"}]}
             if erased:
                 start: dict[str, Any] = {"algorithm": "react", "input": []}
                 await store.append(turn.run_id, [NewEvent(k.RUN_STARTED, start, at)], expected=0)
                 await store.erase(turn.run_id)
-            log = [NewEvent(k.TURN_REQUESTED, said, at), NewEvent(k.TURN_STARTED, began, at)]
+            log = [NewEvent(k.TURN_REQUESTED, signal, at), NewEvent(k.TURN_STARTED, began, at)]
             await store.append(session.id, log, expected=1)
             return await turn.cancel(), await turn.result()
 

@@ -66,9 +66,9 @@ async def test_two_turns_sent_at_once_are_answered_in_the_order_of_the_log() -> 
         results = await asyncio.gather(*(turn.result() for turn in reversed(turns)))
 
         log = await store.read(session.id)
-        said = [e.data["signal_id"] for e in log if e.kind == k.TURN_REQUESTED]
-        assert [turn.id for turn in await session.turns()] == said
-        assert [e.data["key"] for e in log if e.kind == k.TURN_COMPLETED] == said
+        signal_ids = [e.data["signal_id"] for e in log if e.kind == k.TURN_REQUESTED]
+        assert [turn.id for turn in await session.turns()] == signal_ids
+        assert [e.data["key"] for e in log if e.kind == k.TURN_COMPLETED] == signal_ids
         assert sorted(r.output[0] for r in results) == ["2", "4", "6"]
         open_turns = 0
         for event in log:  # one at a time

@@ -74,17 +74,17 @@ async def test_a_session_goes_on_after_another_process_has_answered_a_turn_of_it
     store = MemoryEventStore()
     async with talk(store) as one, talk(store) as two:
         session = await one.start_session()
-        said: list[str] = []
+        seen: list[str] = []
         for number in range(6):
             engine = one if number % 3 == 0 else two
             turn = await engine.session(session.id).send(f"{number}")
-            said.append((await turn.result()).output)
+            seen.append((await turn.result()).output)
             await engine.wait_while_driven(session.id)
         log = await store.read(session.id)
         found = await one.hosting._services.states.read(session.id, LOOP)  # pyright: ignore[reportPrivateUsage] - what it has kept
         whole = rehydrate(LOOP, log)
 
-    assert said == ["1 0", "3 1", "5 2", "7 3", "9 4", "11 5"]
+    assert seen == ["1 0", "3 1", "5 2", "7 3", "9 4", "11 5"]
     assert found is not None
     assert _comparable(found[0]) == _comparable(whole[0])
 

@@ -240,9 +240,9 @@ async def altered(
 async def test_recovery_takes_up_to_its_limit_and_skips_unknown_algorithms() -> None:
     store = MemoryEventStore()
     await store.setup()
-    given = [{"role": "user", "content": "go"}]
+    messages = [{"role": "user", "content": "go"}]
     for name, algorithm in (("foreign", "swarm"), ("a", "react"), ("b", "react")):
-        await begin(store, name, algorithm=algorithm, input=given)
+        await begin(store, name, algorithm=algorithm, input=messages)
     async with make_engine(ScriptedClient(["1", "2"]), store=store) as engine:
         assert [taken.id for taken in await engine.recover(limit=1)] == ["a"]
         await engine.run("a").result()

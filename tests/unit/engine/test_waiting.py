@@ -62,15 +62,15 @@ async def test_a_call_that_waits_for_a_person_is_logged_once_and_returned(
         client = ScriptedClient([ask("pay", amount=987654321), answers])
         async with make_engine(client, pay) as engine:
             started = await engine.start("go")
-            async with caller(engine, started, caplog) as known:
+            async with caller(engine, started, caplog) as so_far:
                 (record,) = reasons(caplog)
                 assert (record.name, record.levelno) == ("lib.engine", logging.WARNING)
                 assert started.id in record.getMessage()
                 assert "'pay'" in record.getMessage()
                 assert "987654321" not in record.getMessage()
-                assert (known.outcome, known.output, known.spend.llm_calls) == (None, "", 1)
-                assert known.waiting_for is not None
-                (waits,) = known.waiting_for.approvals
+                assert (so_far.outcome, so_far.output, so_far.spend.llm_calls) == (None, "", 1)
+                assert so_far.waiting_for is not None
+                (waits,) = so_far.waiting_for.approvals
                 assert (waits.run_id, waits.key, waits.name) == (started.id, "tool/1/c1", "pay")
                 assert waits.arguments_digest[:12] in record.getMessage()
 
@@ -96,13 +96,13 @@ async def test_the_lease_of_a_dead_worker_is_logged_once_with_its_end(
             (lease,) = await store.claim("dead-worker", ttl_s=3600, run_id=started.id)
         async with (
             make_engine(NEVER_ANSWERS, store=store) as engine,
-            caller(engine, engine.run(started.id), caplog) as known,
+            caller(engine, engine.run(started.id), caplog) as result,
         ):
             (record,) = reasons(caplog)
             assert record.levelno == logging.WARNING
             assert "'dead-worker'" in record.getMessage()
             assert f"{lease.until:%Y-%m-%d %H:%M:%S} UTC" in record.getMessage()
-            assert known.waiting_for == WaitingFor(
+            assert result.waiting_for == WaitingFor(
                 owner="dead-worker", lease_until=lease.until, ready=True
             )
 
@@ -140,14 +140,14 @@ async def test_a_parent_reports_what_its_child_waits_for(caplog: pytest.LogCaptu
             await reached(engine.run(child.run_id), k.APPROVAL_REQUESTED)
             waiting = asyncio.create_task(started.result())
             await until(lambda: reasons(caplog))
-            known = await started.result(timeout_s=0.01)
+            so_far = await started.result(timeout_s=0.01)
 
-            assert known.waiting_for is not None
-            (waits,) = known.waiting_for.approvals
-            assert (known.waiting_for.children, waits.run_id) == ((child.run_id,), child.run_id)
+            assert so_far.waiting_for is not None
+            (waits,) = so_far.waiting_for.approvals
+            assert (so_far.waiting_for.children, waits.run_id) == ((child.run_id,), child.run_id)
             (line,) = (each.getMessage() for each in reasons(caplog))
             assert child.run_id in line
-            assert child.run_id in str(known.waiting_for)
+            assert child.run_id in str(so_far.waiting_for)
             await engine.run(child.run_id).approve(waits.key)
             assert (await waiting).output == "paid 7"
 
@@ -165,11 +165,11 @@ async def test_a_turn_reports_what_it_waits_for_and_an_idle_session_that_it_is_i
             turn = await session.send("go")
             waiting = asyncio.create_task(turn.result())
             await until(lambda: reasons(caplog))
-            known = await turn.result(timeout_s=0.01)
+            so_far = await turn.result(timeout_s=0.01)
 
-            assert known.waiting_for is not None
-            (waits,) = known.waiting_for.approvals
-            assert (known.run_id, waits.run_id) == (turn.run_id, turn.run_id)
+            assert so_far.waiting_for is not None
+            (waits,) = so_far.waiting_for.approvals
+            assert (so_far.run_id, waits.run_id) == (turn.run_id, turn.run_id)
             whole = (await session.run.result(wait=False)).waiting_for
             assert whole is not None
             assert (whole.children, whole.approvals) == ((turn.run_id,), (waits,))
@@ -193,9 +193,9 @@ async def test_a_turn_whose_session_another_worker_holds_names_that_worker(
         async with make_engine(NEVER_ANSWERS, drive=False) as web:
             session = await web.start_session()
             turn = await session.send("go")
-            known = await turn.result(wait=False)
-            assert (known.run_id, known.outcome, known.spend) == (turn.run_id, None, Spend())
-            assert known.waiting_for == WaitingFor(ready=True)
+            so_far = await turn.result(wait=False)
+            assert (so_far.run_id, so_far.outcome, so_far.spend) == (turn.run_id, None, Spend())
+            assert so_far.waiting_for == WaitingFor(ready=True)
             await web.store.claim("other", ttl_s=3600, run_id=session.id)
             async with caller(web, turn, caplog):
                 (line,) = (each.getMessage() for each in reasons(caplog))
@@ -210,8 +210,8 @@ async def test_without_waiting_nothing_is_driven_and_an_end_is_returned_once_the
     async with make_engine(NEVER_ANSWERS, store=store, drive=False) as web:
         started = await web.start("go")
     async with make_engine(ScriptedClient(["done"]), store=store) as engine:
-        known = await engine.run(started.id).result(wait=False)
-        assert (known.outcome, known.waiting_for) == (None, WaitingFor(ready=True))
+        so_far = await engine.run(started.id).result(wait=False)
+        assert (so_far.outcome, so_far.waiting_for) == (None, WaitingFor(ready=True))
         assert started.id not in engine.hosting
         done = await engine.run(started.id).result()
         assert await engine.run(started.id).result(wait=False) == done
@@ -222,9 +222,9 @@ async def test_a_timeout_of_the_caller_ends_no_run_and_reports_what_it_waits_for
     async with make_engine(NEVER_ANSWERS, worker="me") as engine:
         started = await engine.start("go")
         await reached(started, k.LLM_REQUESTED)
-        known = await started.result(timeout_s=0.01)
-        assert known.waiting_for is not None
-        assert (known.waiting_for.owner, known.waiting_for.approvals) == ("me", ())
+        so_far = await started.result(timeout_s=0.01)
+        assert so_far.waiting_for is not None
+        assert (so_far.waiting_for.owner, so_far.waiting_for.approvals) == ("me", ())
         assert started.id in engine.hosting
 
 

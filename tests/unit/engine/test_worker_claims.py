@@ -31,14 +31,14 @@ async def test_a_worker_drives_what_others_start_and_never_more_than_it_may() ->
 
 
 async def test_a_failing_store_is_retried_and_logged_once() -> None:
-    store, said = Counting(), list[str]()
+    store, lines = Counting(), list[str]()
     async with opened(store=store) as (starter, engine):
         store.failing = 4
-        async with working(Worker(engine, poll_s=0.01, report=said.append)):
+        async with working(Worker(engine, poll_s=0.01, report=lines.append)):
             await until(lambda: not store.failing)
             (begun,) = await start(starter, 1)
             assert (await begun.result()).outcome == "COMPLETED"
-    assert said[1:3] == [
+    assert lines[1:3] == [
         "the store fails, trying again: no connection",
         "the store answers again",
     ]

@@ -10,21 +10,21 @@ from .worker_kit import Waiting, opened, shut, start, until, working
 
 
 async def test_a_worker_that_drains_claims_nothing_more_and_lets_its_runs_end() -> None:
-    agent, said = await shut(), list[str]()
+    agent, lines = await shut(), list[str]()
     async with opened(agent=agent) as (starter, engine):
         (first,) = await start(starter, 1)
-        worker = Worker(engine, report=said.append)
+        worker = Worker(engine, report=lines.append)
         async with working(worker) as task:
             await until(lambda: agent.at_work)
             worker.drain()
-            await until(lambda: len(said) == 2)
+            await until(lambda: len(lines) == 2)
             (late,) = await start(starter, 1)
             agent.gate.set()
             await task
 
         assert (await first.info()).outcome == "COMPLETED"
         assert (await late.info()).head == 1
-    assert said == [
+    assert lines == [
         "working: up to 32 runs of session, react",
         "draining: 1 runs under way",
         "stopped",
@@ -35,14 +35,14 @@ async def test_a_worker_that_drains_claims_nothing_more_and_lets_its_runs_end() 
 async def test_calls_that_outlast_the_grace_are_interrupted_and_another_worker_goes_on_at_once(
     at_once: bool,
 ) -> None:
-    agent, said = await shut(), list[str]()
+    agent, lines = await shut(), list[str]()
     async with opened(agent=agent) as (starter, engine), agent.engine(starter.store) as other:
         (begun,) = await start(starter, 1)
-        worker = Worker(engine, drain_s=60 if at_once else 0.01, report=said.append)
+        worker = Worker(engine, drain_s=60 if at_once else 0.01, report=lines.append)
         async with working(worker) as task:
             await until(lambda: agent.at_work)
             worker.drain()
-            await until(lambda: len(said) == 2)
+            await until(lambda: len(lines) == 2)
             if at_once:
                 worker.stop()
             await task
@@ -55,12 +55,12 @@ async def test_calls_that_outlast_the_grace_are_interrupted_and_another_worker_g
 
 async def test_a_worker_that_is_stopped_before_it_claims_has_nothing_to_wait_for() -> None:
     async with opened() as (starter, engine):
-        worker, said = Worker(engine), list[str]()
+        worker, lines = Worker(engine), list[str]()
         worker.stop()
         await worker.run()
         (begun,) = await start(starter, 1)
         assert (await begun.info()).head == 1
-        assert said == []
+        assert lines == []
 
 
 async def test_a_worker_that_is_cancelled_leaves_its_runs_to_the_engine() -> None:

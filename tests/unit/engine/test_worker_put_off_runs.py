@@ -26,23 +26,23 @@ async def lacking_handlers(store: EventStore) -> AsyncGenerator[tuple[Engine, En
         yield starter, lacking
 
 
-def lacked(said: list[str]) -> int:
-    return sum("MissingHandler" in line for line in said)
+def lacked(lines: list[str]) -> int:
+    return sum("MissingHandler" in line for line in lines)
 
 
 @pytest.mark.parametrize("max_failures", [1, 1000])
 async def test_a_run_that_cannot_go_on_here_backs_off_and_keeps_no_other_waiting(
     max_failures: int,
 ) -> None:
-    store, said = Counting(), list[str]()
+    store, lines = Counting(), list[str]()
     async with lacking_handlers(store) as (starter, lacking):
         broken = await start(starter, 3)
         strange = await starter.start("go", algorithm="strange")
         worker = Worker(
-            lacking, max_runs=2, poll_s=0.02, report=said.append, max_failures=max_failures
+            lacking, max_runs=2, poll_s=0.02, report=lines.append, max_failures=max_failures
         )
         async with working(worker):
-            await until(lambda: lacked(said) >= 3)
+            await until(lambda: lacked(lines) >= 3)
             claims = store.claims
             await asyncio.sleep(0.2)  # noqa: TID251 - for it to do what it should not
             assert store.claims - claims < 40
@@ -56,15 +56,15 @@ async def test_a_run_that_cannot_go_on_here_backs_off_and_keeps_no_other_waiting
 async def test_a_claimed_run_that_cannot_be_begun_is_released_if_the_store_answers(
     failing: str,
 ) -> None:
-    store, said = Waiting(), list[str]()
+    store, lines = Waiting(), list[str]()
     async with opened(store=store) as (starter, engine):
         (begun,) = await start(starter, 1)
-        async with working(Worker(engine, poll_s=0.01, report=said.append)):
+        async with working(Worker(engine, poll_s=0.01, report=lines.append)):
             store.gate.clear()
             await until(lambda: store.delayed_reads)
             store.failing_runs, store.failing_releases = 1, failing != "run"
             store.gate.set()
-            await until(lambda: any("StoreError" in line for line in said))
+            await until(lambda: any("StoreError" in line for line in lines))
             info = await MemoryEventStore.run(store, begun.id)
             assert info is not None
             assert (info.owner is None) == (failing == "run")
@@ -72,24 +72,24 @@ async def test_a_claimed_run_that_cannot_be_begun_is_released_if_the_store_answe
 
 
 async def test_leases_of_backed_off_runs_are_released_as_soon_as_the_store_answers() -> None:
-    store, said = Waiting(), list[str]()
+    store, lines = Waiting(), list[str]()
     async with lacking_handlers(store) as (starter, lacking):
         await start(starter, 2)
-        async with working(Worker(lacking, poll_s=0.02, report=said.append, max_skipped=1)):
-            await until(lambda: lacked(said) >= 2)
+        async with working(Worker(lacking, poll_s=0.02, report=lines.append, max_skipped=1)):
+            await until(lambda: lacked(lines) >= 2)
             store.failing_releases = True
-            await until(lambda: "the store fails, trying again: no connection" in said)
+            await until(lambda: "the store fails, trying again: no connection" in lines)
             store.failing_releases = False
-            await until(lambda: "the store answers again" in said)
+            await until(lambda: "the store answers again" in lines)
 
 
 async def test_more_backed_off_runs_than_claims_skip_cost_a_small_part_of_a_store() -> None:
-    store, said = Waiting(), list[str]()
+    store, lines = Waiting(), list[str]()
     async with lacking_handlers(store) as (starter, lacking):
         await start(starter, 60)
         store.claim_takes_s = 0.02
-        async with working(Worker(lacking, poll_s=0.02, report=said.append, max_skipped=20)):
-            await until(lambda: lacked(said) >= 60)
+        async with working(Worker(lacking, poll_s=0.02, report=lines.append, max_skipped=20)):
+            await until(lambda: lacked(lines) >= 60)
             store.leased = store.releases = 0
             await asyncio.sleep(0.5)  # noqa: TID251 - for it to do what it should not
             assert store.leased < 200
@@ -97,21 +97,21 @@ async def test_more_backed_off_runs_than_claims_skip_cost_a_small_part_of_a_stor
 
 
 async def test_hundreds_of_backed_off_runs_do_not_delay_other_runs() -> None:
-    store, said = Waiting(), list[str]()
+    store, lines = Waiting(), list[str]()
     handlers = [LLMHandler(FunctionClient(lambda _: "done"))]
     async with (
         Engine(store, handlers, algorithms=BOTH, drive=False) as starter,
         Engine(store, handlers, algorithms=[React()]) as lacking,
-        working(Worker(lacking, max_runs=4, poll_s=0.02, report=said.append)),
+        working(Worker(lacking, max_runs=4, poll_s=0.02, report=lines.append)),
     ):
         for _ in range(100):
             await (await starter.start_session("strange")).send("go")
-        await until(lambda: sum("UnknownAlgorithm" in line for line in said) >= 100)
+        await until(lambda: sum("UnknownAlgorithm" in line for line in lines) >= 100)
         store.claim_takes_s = 0.04
         async with asyncio.timeout(200):
             assert (await (await starter.start("go")).result()).output == "done"
         for _ in range(2):
-            leased, stops = store.leased, len(said)
+            leased, stops = store.leased, len(lines)
             await asyncio.sleep(0.2)  # noqa: TID251 - for it to do what it should not
-            assert store.leased - leased <= len(said) - stops + 4
+            assert store.leased - leased <= len(lines) - stops + 4
         store.claim_takes_s = 0.0

@@ -63,12 +63,12 @@ def test_numbers_pass_from_one_half_on_verdicts_say_so_and_labels_do_neither(
 
 
 @pytest.mark.parametrize(
-    ("given", "kind"), [(True, bool), (False, bool), (1, float), (0.0, float), ("1", str)]
+    ("scored", "kind"), [(True, bool), (False, bool), (1, float), (0.0, float), ("1", str)]
 )
-def test_a_verdict_stays_a_verdict_and_a_number_a_number(given: Any, kind: type) -> None:
-    value = Score(name="quality", value=given).value
+def test_a_verdict_stays_a_verdict_and_a_number_a_number(scored: Any, kind: type) -> None:
+    value = Score(name="quality", value=scored).value
 
-    assert (type(value), value) == (kind, given)
+    assert (type(value), value) == (kind, scored)
 
 
 @pytest.mark.parametrize(

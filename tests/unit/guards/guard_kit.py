@@ -3,5 +3,5 @@
 from lib.guards import GuardContent
 
 
-def said(text: str) -> GuardContent:
+def guard_content(text: str) -> GuardContent:
     return GuardContent(stage="output", text=text, run_id="r")

@@ -7,11 +7,11 @@ import pytest
 
 from lib.guards import GuardContent, Stage, Verdict, check_all
 
-from .guard_kit import said
+from .guard_kit import guard_content
 
 
 async def test_without_guards_nothing_is_checked() -> None:
-    assert (await check_all([], said("x"))).blocked is None
+    assert (await check_all([], guard_content("x"))).blocked is None
 
 
 async def test_a_cancelled_check_is_cancelled() -> None:
@@ -23,7 +23,7 @@ async def test_a_cancelled_check_is_cancelled() -> None:
             await asyncio.Event().wait()
             return Verdict(allowed=True)
 
-    task = asyncio.create_task(check_all([Waits()], said("x")))
+    task = asyncio.create_task(check_all([Waits()], guard_content("x")))
     await asyncio.sleep(0)  # noqa: TID251 - a turn for the task
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -41,7 +41,7 @@ async def test_what_a_guard_raises_is_logged_without_its_words(
             raise ValueError(f"bad: {content.text}")
 
     with caplog.at_level(logging.ERROR):
-        assert (await check_all([Quotes()], said("SECRET-4711"))).blocked
+        assert (await check_all([Quotes()], guard_content("SECRET-4711"))).blocked
 
     assert "SECRET-4711" not in caplog.text
     assert "ValueError" in caplog.text
@@ -56,7 +56,7 @@ async def test_a_long_reason_is_cut() -> None:
         async def check(self, content: GuardContent) -> Verdict:
             return Verdict(allowed=False, reason="x" * 500, provider="acme")
 
-    checks = await check_all([Talks()], said("x"))
+    checks = await check_all([Talks()], guard_content("x"))
 
     assert checks.made[0].to_json("k") | {"content_hash": ""} == {
         "key": "k",

@@ -10,7 +10,7 @@ import pytest
 from lib._util.json import canonical
 from lib.guards import InjectionGuard
 
-from .guard_kit import said
+from .guard_kit import guard_content
 
 DATA = Path(__file__).parents[2] / "data" / "guards"
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "guard-what-agents-say.md"
@@ -24,7 +24,7 @@ def texts(name: str) -> list[str]:
 
 async def blocked(name: str, written: Callable[[str], str] = str) -> list[bool]:
     guard = InjectionGuard()
-    return [not (await guard.check(said(written(text)))).allowed for text in texts(name)]
+    return [not (await guard.check(guard_content(written(text)))).allowed for text in texts(name)]
 
 
 SETS = {

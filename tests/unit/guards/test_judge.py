@@ -7,7 +7,7 @@ from lib.guards import LLMGuard, Verdict
 from lib.llm import Reply, ScriptedClient, Text, Usage
 from lib.resilience import RetryPolicy
 
-from .guard_kit import said
+from .guard_kit import guard_content
 
 
 async def judged(
@@ -16,7 +16,7 @@ async def judged(
     client = ScriptedClient(answers)
     retries = RetryPolicy(attempts=2, base_s=0.001)
     guard = LLMGuard(client, "No pirates.", retries=retries)
-    return await guard.check(said(text)), client
+    return await guard.check(guard_content(text)), client
 
 
 async def test_a_judge_reads_the_policy_and_the_text_as_data() -> None:

@@ -28,8 +28,8 @@ async def connected(
     answers: Sequence[Answer], **options: Any
 ) -> AsyncGenerator[tuple[ChatClient, ChatServer]]:
     async with ChatServer(answers) as server:
-        given: dict[str, Any] = {"base_url": server.base_url, "api_key": API_KEY, **options}
-        async with ChatClient("m", **given) as client:
+        arguments: dict[str, Any] = {"base_url": server.base_url, "api_key": API_KEY, **options}
+        async with ChatClient("m", **arguments) as client:
             yield client, server
 
 

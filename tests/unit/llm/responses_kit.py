@@ -34,8 +34,8 @@ async def connected(
     answers: Answers, server_options: dict[str, Any] | None = None, **options: Any
 ) -> AsyncGenerator[tuple[OpenAIClient, ResponsesServer]]:
     async with ResponsesServer(answers, **(server_options or {})) as server:
-        given: dict[str, Any] = {"base_url": server.base_url, "api_key": API_KEY, **options}
-        async with OpenAIClient("m", **given) as client:
+        arguments: dict[str, Any] = {"base_url": server.base_url, "api_key": API_KEY, **options}
+        async with OpenAIClient("m", **arguments) as client:
             yield client, server
 
 

@@ -204,7 +204,9 @@ async def test_key_and_address_come_from_the_environment_when_they_are_not_given
     at_openai = await sent_by(ChatClient("m"))
     monkeypatch.setenv("OPENAI_BASE_URL", "http://gateway.test/v1/")
     at_gateway = await sent_by(ChatClient("m"))
-    given = await sent_by(ChatClient("m", api_key="sk-own", base_url="http://own.test/api/v1"))
+    own_headers = await sent_by(
+        ChatClient("m", api_key="sk-own", base_url="http://own.test/api/v1")
+    )
     by_header = await sent_by(ChatClient("m", headers={"Authorization": "Basic eDp5"}))
 
     assert str(at_openai.url) == "https://api.openai.com/v1/chat/completions"
@@ -212,8 +214,8 @@ async def test_key_and_address_come_from_the_environment_when_they_are_not_given
     assert at_openai.headers["authorization"] == "Bearer sk-env"
     assert str(at_gateway.url) == "http://gateway.test/v1/chat/completions"
     assert json.loads(at_gateway.content)["max_tokens"] == 5
-    assert str(given.url) == "http://own.test/api/v1/chat/completions"
-    assert given.headers["authorization"] == "Bearer sk-own"
+    assert str(own_headers.url) == "http://own.test/api/v1/chat/completions"
+    assert own_headers.headers["authorization"] == "Bearer sk-own"
     assert by_header.headers.get_list("authorization") == ["Basic eDp5"]
 
 

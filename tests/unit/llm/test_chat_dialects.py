@@ -35,7 +35,9 @@ def replies(draw: st.DrawFn) -> Reply:
     if text := draw(texts):
         parts.append(Text(text))
     calls = draw(st.lists(st.tuples(names, arguments), max_size=3))
-    parts += [ToolCall(f"id{i}", name, given) for i, (name, given) in enumerate(calls)]
+    parts += [
+        ToolCall(f"id{i}", name, call_arguments) for i, (name, call_arguments) in enumerate(calls)
+    ]
     tokens = draw(st.integers(1, 1000))
     usage = Usage(input_tokens=tokens, output_tokens=2 * tokens, reasoning_tokens=tokens)
     ends: tuple[Stop, ...] = ("stop", "length", "content_filter")

@@ -48,7 +48,9 @@ def replies(draw: st.DrawFn) -> Reply:
         phase = draw(st.sampled_from([{}, {"phase": "final_answer"}]))
         parts.append(Text(text, extra=cast(dict[str, Any], phase)))
     calls = draw(st.lists(st.tuples(st.sampled_from(["search", "fetch"]), arguments), max_size=3))
-    parts += [ToolCall(f"id{i}", name, given) for i, (name, given) in enumerate(calls)]
+    parts += [
+        ToolCall(f"id{i}", name, call_arguments) for i, (name, call_arguments) in enumerate(calls)
+    ]
     tokens = draw(st.integers(1, 1000))
     usage = Usage(
         input_tokens=tokens, output_tokens=2 * tokens, reasoning_tokens=tokens, cache_read_tokens=1
@@ -101,7 +103,10 @@ def calls_shown(deltas: list[Delta]) -> list[tuple[str, str, Any]]:
     for call in [delta.tool_call for delta in deltas if delta.tool_call]:
         have = shown.setdefault(call.index, ["", "", ""])
         shown[call.index] = [have[0] + call.id, have[1] + call.name, have[2] + call.arguments]
-    return [(call_id, name, json.loads(given)) for call_id, name, given in shown.values()]
+    return [
+        (call_id, name, json.loads(call_arguments))
+        for call_id, name, call_arguments in shown.values()
+    ]
 
 
 @pytest.mark.parametrize("dialect", RESPONSES_DIALECTS.values(), ids=RESPONSES_DIALECTS)

@@ -28,14 +28,14 @@ SERVER = "api.test"
 
 
 def builder(**options: Any) -> ReplyBuilder:
-    given: dict[str, Any] = {
+    response: dict[str, Any] = {
         "used_ids": (),
         "new_id": iter("xyz").__next__,
         "server": SERVER,
         "store": True,
     }
-    given |= {"previous": "", **options}
-    return ReplyBuilder(**given)
+    response |= {"previous": "", **options}
+    return ReplyBuilder(**response)
 
 
 def read(*output: Any, **response: Any) -> Reply:
@@ -48,8 +48,8 @@ def message(*content: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"type": "message", "content": [*content], **more}
 
 
-def text(said: str) -> dict[str, Any]:
-    return {"type": "output_text", "text": said}
+def text(content: str) -> dict[str, Any]:
+    return {"type": "output_text", "text": content}
 
 
 def call(arguments: Any, **more: Any) -> dict[str, Any]:
@@ -217,8 +217,8 @@ def test_calls_are_counted_among_themselves() -> None:
 
 def test_items_stand_in_the_order_of_their_places() -> None:
     building = builder()
-    for index, said in ((1, "two"), (0, "one")):
-        building.add(event("output_item.done", index, item=message(text(said))))
+    for index, content in ((1, "two"), (0, "one")):
+        building.add(event("output_item.done", index, item=message(text(content))))
     building.add(event("incomplete", response={"status": "incomplete"}))
 
     assert building.reply() == Reply((Text("one"), Text("two")), stop="other")
@@ -273,17 +273,19 @@ values = st.recursive(
     max_leaves=12,
 )
 events = st.dictionaries(st.sampled_from(NAMES), values).flatmap(
-    lambda said: st.sampled_from(KINDS).map(lambda kind: {**said, "type": kind})
+    lambda event: st.sampled_from(KINDS).map(lambda kind: {**event, "type": kind})
 )
 
 
-@given(said=st.lists(events | values, max_size=5), whole=st.booleans(), previous=st.booleans())
+@given(
+    stream_events=st.lists(events | values, max_size=5), whole=st.booleans(), previous=st.booleans()
+)
 def test_whatever_a_server_says_is_a_reply_or_a_typed_error(
-    said: list[Any], *, whole: bool, previous: bool
+    stream_events: list[Any], *, whole: bool, previous: bool
 ) -> None:
     building = builder(previous="resp_0" if previous else "", new_id=lambda: "new")
     with suppress(LLMError):
-        for one in said:
+        for one in stream_events:
             building.add(one, whole=whole)
         answer = building.reply()
         assert reply_from_json(json.loads(json.dumps(reply_to_json(answer)))) == answer

@@ -112,11 +112,11 @@ def test_what_the_user_attaches_goes_in_its_own_kind_of_content() -> None:
 
 
 def test_sealed_reasoning_goes_back_before_what_came_of_it() -> None:
-    said = {"role": "assistant", "content": "here", "phase": "commentary"}
+    message = {"role": "assistant", "content": "here", "phase": "commentary"}
     commentary = Text("here", extra={"phase": "commentary"})
     silent = Thinking("", "responses/api.test/rs_2/gBBB")
 
-    assert items(HI, Message.assistant(SEALED, commentary))[1:] == [REASONING, said]
+    assert items(HI, Message.assistant(SEALED, commentary))[1:] == [REASONING, message]
     assert items(HI, Message.assistant(silent, "here"))[1] == {
         "type": "reasoning",
         "id": "rs_2",
@@ -267,11 +267,11 @@ def test_what_has_a_parameter_is_no_setting(settings: dict[str, Any], expected: 
 
 
 def test_unset_options_are_not_sent() -> None:
-    said = {"model": "m", "input": [{"role": "user", "content": "hi"}]}
+    request_body = {"model": "m", "input": [{"role": "user", "content": "hi"}]}
 
-    assert body(HI) == said
+    assert body(HI) == request_body
     assert body(HI, store=False, stream=True, previous="resp_1") == {
-        **said,
+        **request_body,
         "previous_response_id": "resp_1",
         "store": False,
         "stream": True,

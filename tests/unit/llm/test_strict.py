@@ -124,7 +124,7 @@ FORMATS = ["date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6",
 
 
 @pytest.mark.parametrize(
-    "known",
+    "schema",
     [
         {"type": "number", "minimum": 1, "exclusiveMaximum": 9, "multipleOf": 2},
         {"type": "integer", "maximum": 1, "exclusiveMinimum": 0},
@@ -135,7 +135,7 @@ FORMATS = ["date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6",
         *({"type": "string", "format": name} for name in FORMATS),
     ],
 )
-def test_what_strict_mode_knows_is_kept(known: dict[str, Any]):
+def test_what_strict_mode_knows_is_kept(schema: dict[str, Any]):
     annotations: dict[str, Any] = {
         "deprecated": True,
         "examples": [],
@@ -144,10 +144,10 @@ def test_what_strict_mode_knows_is_kept(known: dict[str, Any]):
     }
     unknown = {**annotations, "default": 1, "minLength": 1, "maxLength": 2, "uniqueItems": True}
 
-    strict = strict_schema({"type": "object", "properties": {"a": {**known, **unknown}}})
+    strict = strict_schema({"type": "object", "properties": {"a": {**schema, **unknown}}})
 
     assert strict is not None
-    assert strict["properties"]["a"] == known
+    assert strict["properties"]["a"] == schema
 
 
 def test_a_reference_stands_alone_even_where_it_refers_to_itself():

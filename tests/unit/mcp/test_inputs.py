@@ -34,7 +34,7 @@ class Shop:
     """A server whose payments must be approved, and a client with a person behind it."""
 
     def __init__(self, *answers: ElicitResult) -> None:
-        self.paid: list[int] = []
+        self.payments: list[int] = []
         self.questions: list[str] = []
         self.user = "ada"
         self.clock = ManualClock()
@@ -43,7 +43,7 @@ class Shop:
         @tool(approval=lambda arguments: arguments["amount"] > 10)
         def pay(amount: int) -> str:
             """Pay."""
-            self.paid.append(amount)
+            self.payments.append(amount)
             return f"paid {amount}"
 
         @tool
@@ -105,7 +105,7 @@ async def test_a_call_is_made_once_a_person_has_approved_it(mode: str) -> None:
     async with shop.client(mode) as client:
         result = await client.call_tool("pay", {"amount": 20})
 
-    assert (text(result), shop.paid) == ("paid 20", [20])
+    assert (text(result), shop.payments) == ("paid 20", [20])
     assert shop.questions == ["Allow the call of 'pay' with {\"amount\":20}?"]
 
 
@@ -123,7 +123,7 @@ async def test_a_call_that_a_person_refuses_is_not_made(mode: str, answer: Elici
     async with shop.client(mode) as client:
         result = await client.call_tool("pay", {"amount": 20})
 
-    assert (result.is_error, text(result), shop.paid) == (
+    assert (result.is_error, text(result), shop.payments) == (
         True,
         "not called: a person has refused it",
         [],
@@ -135,7 +135,7 @@ async def test_a_call_below_the_rule_asks_nothing() -> None:
     async with shop.client() as client:
         await client.call_tool("pay", {"amount": 10})
 
-    assert (shop.paid, shop.questions) == ([10], [])
+    assert (shop.payments, shop.questions) == ([10], [])
 
 
 async def test_an_approval_without_its_question_does_not_count() -> None:
@@ -143,7 +143,7 @@ async def test_an_approval_without_its_question_does_not_count() -> None:
     async with shop.client() as client:
         again = await question(client, input_responses={"approval": YES})
 
-    assert (list(again.input_requests or {}), shop.paid) == (["approval"], [])
+    assert (list(again.input_requests or {}), shop.payments) == (["approval"], [])
 
 
 async def test_an_approval_counts_for_its_arguments_and_its_caller_alone() -> None:
@@ -157,7 +157,7 @@ async def test_an_approval_counts_for_its_arguments_and_its_caller_alone() -> No
             await question(client, 20, input_responses={"approval": YES}, request_state=state)
 
     assert [each.value.code for each in (other_arguments, other_caller)] == [INVALID_PARAMS] * 2
-    assert shop.paid == []
+    assert shop.payments == []
 
 
 async def test_an_approval_counts_once() -> None:
@@ -169,7 +169,7 @@ async def test_an_approval_counts_once() -> None:
         with pytest.raises(MCPError) as again:
             await client.session.call_tool("pay", {"amount": 20}, **retry)
 
-    assert (again.value.code, shop.paid) == (INVALID_PARAMS, [20])
+    assert (again.value.code, shop.payments) == (INVALID_PARAMS, [20])
 
 
 async def test_an_approval_counts_for_a_time() -> None:
@@ -180,7 +180,7 @@ async def test_an_approval_counts_for_a_time() -> None:
         with pytest.raises(MCPError) as late:
             await question(client, 20, input_responses={"approval": YES}, request_state=state)
 
-    assert (late.value.code, shop.paid) == (INVALID_PARAMS, [])
+    assert (late.value.code, shop.payments) == (INVALID_PARAMS, [])
 
 
 @pytest.mark.parametrize("change", ["{0}x", "x{0}", "x", "", ".", "a.b", "{0}.{0}", "\u00e9.{0}"])
@@ -191,7 +191,7 @@ async def test_a_state_that_was_changed_is_refused(change: str) -> None:
         with pytest.raises(MCPError) as caught:
             await question(client, 20, input_responses={"approval": YES}, request_state=state)
 
-    assert (caught.value.code, shop.paid) == (INVALID_PARAMS, [])
+    assert (caught.value.code, shop.payments) == (INVALID_PARAMS, [])
 
 
 @MODES
@@ -230,7 +230,7 @@ async def test_a_client_that_answers_no_questions_gets_the_capability_that_it_la
 
     assert caught.value.code == MISSING_REQUIRED_CLIENT_CAPABILITY
     assert caught.value.data == {"requiredCapabilities": {"elicitation": {}}}
-    assert (refused.is_error, shop.paid) == (True, [])
+    assert (refused.is_error, shop.payments) == (True, [])
 
 
 def test_a_form_takes_a_model_or_a_schema() -> None:

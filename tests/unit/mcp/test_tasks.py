@@ -480,20 +480,22 @@ class Till:
     """A tool whose calls need approval."""
 
     def __init__(self) -> None:
-        self.paid: list[int] = []
+        self.payments: list[int] = []
 
         @tool(approval=True)
         def pay(amount: int) -> str:
             """Pay."""
-            self.paid.append(amount)
+            self.payments.append(amount)
             return f"paid {amount}"
 
         self.pay = pay
 
 
-@pytest.mark.parametrize(("answer", "paid"), [(YES, [7]), (NO, []), ({"action": "decline"}, [])])
+@pytest.mark.parametrize(
+    ("answer", "payments"), [(YES, [7]), (NO, []), ({"action": "decline"}, [])]
+)
 async def test_the_person_behind_the_client_decides_about_a_task(
-    answer: dict[str, Any], paid: list[int]
+    answer: dict[str, Any], payments: list[int]
 ) -> None:
     till = Till()
     async with serving(TaskTool(till.pay)) as server, connected(server, person=True) as client:
@@ -505,7 +507,7 @@ async def test_the_person_behind_the_client_decides_about_a_task(
         await client.update(task_id, {key: YES})
 
     assert question["params"]["message"] == "Allow the call of 'pay' with {\"amount\":7}?"
-    assert (till.paid, bool(ended["result"].get("isError"))) == (paid, not paid)
+    assert (till.payments, bool(ended["result"].get("isError"))) == (payments, not payments)
 
 
 @pytest.mark.parametrize("wrapped", [True, False])
@@ -523,7 +525,7 @@ async def test_a_call_waits_for_a_reviewer_where_the_client_cannot_ask(wrapped: 
 
     assert (shown["status"], "inputRequests" in shown) == ("working", False)
     assert shown["statusMessage"] == "waits for a person to approve pay"
-    assert (till.paid, texts(ended["result"])) == ([7], ["paid 7"])
+    assert (till.payments, texts(ended["result"])) == ([7], ["paid 7"])
 
 
 async def test_a_client_that_can_ask_gets_a_question_at_once_about_a_plain_tool() -> None:
@@ -531,7 +533,7 @@ async def test_a_client_that_can_ask_gets_a_question_at_once_about_a_plain_tool(
     async with serving(till.pay) as server, connected(server, person=True) as client:
         questioned = await client.call("pay", {"amount": 7})
 
-    assert (questioned["resultType"], till.paid) == ("input_required", [])
+    assert (questioned["resultType"], till.payments) == ("input_required", [])
 
 
 def paying_clerk(till: Till) -> Agent:
@@ -568,7 +570,7 @@ async def test_calls_of_an_agent_are_decided_by_those_who_may(approves: bool) ->
             await client.end(task_id)
 
     assert shown["status"] == ("input_required" if approves else "working")
-    assert till.paid == ([7] if approves else [])
+    assert till.payments == ([7] if approves else [])
 
 
 async def test_an_approval_holds_while_the_tool_asks() -> None:
@@ -631,11 +633,11 @@ async def test_a_state_counts_once_in_all_processes(tmp_path: Path) -> None:
         questioned = await client.call("pay", {"amount": 7})
     retry: Any = {"requestState": questioned["requestState"], "inputResponses": {"approval": YES}}
     async with serving(till.pay, store=store) as server, connected(server, person=True) as client:
-        paid = await client.call("pay", {"amount": 7}, **retry)
+        payment = await client.call("pay", {"amount": 7}, **retry)
     async with serving(till.pay, store=store) as server, connected(server, person=True) as client:
         again = await refusal(client.call("pay", {"amount": 7}, **retry))
 
-    assert (texts(paid), till.paid, again[0]) == (["paid 7"], [7], INVALID_PARAMS)
+    assert (texts(payment), till.payments, again[0]) == (["paid 7"], [7], INVALID_PARAMS)
 
 
 async def test_states_that_were_used_are_forgotten_once_they_have_ended(tmp_path: Path) -> None:

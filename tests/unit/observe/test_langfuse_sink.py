@@ -57,7 +57,7 @@ def test_without_environment_and_tags_there_are_none():
 
 
 @pytest.mark.parametrize(
-    ("given", "taken"),
+    ("environment", "taken"),
     [
         ("production", "production"),
         ("Staging_2-b", "staging_2-b"),
@@ -69,8 +69,8 @@ def test_without_environment_and_tags_there_are_none():
         ("Zürich", "z-rich"),
     ],
 )
-def test_an_environment_is_made_to_fit(given: str, taken: str):
-    assert normalized(given) == taken
+def test_an_environment_is_made_to_fit(environment: str, taken: str):
+    assert normalized(environment) == taken
 
 
 def test_an_open_root_is_held_back_until_it_is_closed():
@@ -174,19 +174,19 @@ def test_it_waits_until_what_may_have_been_sent_last_can_be_seen():
     waited: list[float] = []
 
     async def work(sink: LangfuseSink, server: LangfuseServer) -> None:
-        async def known() -> None:
+        async def has_arrived() -> None:
             before = clock.monotonic()
             await sink.stored_span_ids(ROOT.trace_id)
             waited.append(clock.monotonic() - before)
 
-        await known()  # a process before this one may have died while it sent
-        await known()
+        await has_arrived()  # a process before this one may have died while it sent
+        await has_arrived()
         server.script = [503, 200]
         with pytest.raises(ExportError):
             await sink.export(TRACE)
-        await known()
+        await has_arrived()
         await sink.export(TRACE)
-        await known()
+        await has_arrived()
 
     served(work, clock=clock)
 

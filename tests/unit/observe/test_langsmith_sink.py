@@ -54,9 +54,11 @@ async def test_an_endpoint_may_name_the_path_for_traces():
 
 
 def test_model_calls_without_a_provider_get_the_configured_one():
-    said = replace(TRACE[1], attributes={"gen_ai.provider.name": "anthropic"}, span_id="1" * 16)
+    model_call = replace(
+        TRACE[1], attributes={"gen_ai.provider.name": "anthropic"}, span_id="1" * 16
+    )
 
-    server = served(lambda sink, _: sink.export([*TRACE, said]), provider="openai")
+    server = served(lambda sink, _: sink.export([*TRACE, model_call]), provider="openai")
 
     expected = [attributes_of(span).get("langsmith.metadata.ls_provider") for span in server.spans]
     assert expected == [None, "openai", None, "anthropic"]

@@ -162,13 +162,13 @@ def test_a_model_call_shows_the_conversation_that_it_was_sent():
 
     _, first, *_, second = spans_from_events(events, capture_content=True)
 
-    said = [{"role": "system", "content": "be nice"}, *START["input"]]
+    messages = [{"role": "system", "content": "be nice"}, *START["input"]]
     answered = {"type": "tool_result", "call_id": "a", "content": "found"}
     failed = {"type": "tool_result", "call_id": "b", "content": "too slow", "is_error": True}
-    assert first.input == said
+    assert first.input == messages
     assert first.output == {"role": "assistant", "parts": [call, slow]}
     assert second.input == [
-        *said,
+        *messages,
         {"role": "assistant", "parts": [call, slow]},
         {"role": "tool", "parts": [answered]},
         {"role": "tool", "parts": [failed]},

@@ -40,8 +40,8 @@ async def test_the_trace_of_an_agent_is_exported_whole_when_it_has_ended():
         started = await engine.start("What is x?")
         await started.result()
         log = await engine.store.read(started.id)
-    known = engine.tool_definitions
-    expected = spans_from_events(log, capture_content=True, tool_definitions=known)
+    definitions = engine.tool_definitions
+    expected = spans_from_events(log, capture_content=True, tool_definitions=definitions)
 
     assert sink.spans == expected
     assert [span.name for span in sink.spans] == [

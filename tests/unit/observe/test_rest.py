@@ -97,9 +97,9 @@ async def test_a_redirect_is_refused_and_not_followed(status: int):
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 422])
 async def test_a_refusal_is_permanent_and_repeats_nothing_of_what_was_said(status: int):
-    said = {"error": f"bad key {SECRET}", "code": "x"}
+    refusal = {"error": f"bad key {SECRET}", "code": "x"}
 
-    error = await failure(Response.of(said, status), body={"comment": SECRET})
+    error = await failure(Response.of(refusal, status), body={"comment": SECRET})
 
     assert error.permanent
     assert str(error).startswith(f"Backend answered {status}")

@@ -108,10 +108,10 @@ async def test_a_turn_that_was_called_off_before_it_began_is_no_error() -> None:
 
 
 def test_a_turn_that_is_called_off_when_it_has_begun_lasts_until_its_run_has_ended() -> None:
-    said: dict[str, Any] = {"signal_id": "a", "input": []}
+    signal: dict[str, Any] = {"signal_id": "a", "input": []}
     log = make_log(
         (0, k.RUN_STARTED, {"algorithm": "session", "input": []}),
-        (1, k.TURN_REQUESTED, said),
+        (1, k.TURN_REQUESTED, signal),
         (2, k.TURN_STARTED, {"key": "a", "run_id": "r", "algorithm": "react", "upto": 2}),
         (3, k.CANCEL_REQUESTED, {"signal_id": "c", "key": "a"}),
         (

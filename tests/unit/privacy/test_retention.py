@@ -80,8 +80,8 @@ async def test_a_call_does_a_bounded_part_of_one_tenants_work() -> None:
     store, blobs = await opened(clock), MemoryBlobStore(clock=clock)
     digest = await blobs.put(b"content")
     for number in range(5):
-        given = attached(digest, size=7)
-        await closed(store, f"a{number}", days_old(clock, 9), tenant="acme", input=given)
+        message = attached(digest, size=7)
+        await closed(store, f"a{number}", days_old(clock, 9), tenant="acme", input=message)
         await closed(store, f"g{number}", days_old(clock, 9), tenant="globex")
     await store.append("a0", [note(at=clock.now())], expected=None)
 

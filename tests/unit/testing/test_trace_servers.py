@@ -273,13 +273,13 @@ async def test_phoenix_says_in_words_which_span_is_missing():
 
 
 async def test_phoenix_keeps_what_is_queued_for_ten_minutes():
-    known = {"name": "a", "annotator_kind": "CODE", "span_id": TRACE[0].span_id}
-    foreign = {**known, "span_id": "f" * 16}
+    annotation = {"name": "a", "annotator_kind": "CODE", "span_id": TRACE[0].span_id}
+    foreign = {**annotation, "span_id": "f" * 16}
     server = PhoenixServer()
 
     await answers_of(
         server,
-        ("POST", "/v1/span_annotations?sync=false", {"json": {"data": [known, foreign]}}),
+        ("POST", "/v1/span_annotations?sync=false", {"json": {"data": [annotation, foreign]}}),
         export("/v1/traces", {}),
     )
     server.expire()

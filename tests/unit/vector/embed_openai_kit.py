@@ -63,10 +63,10 @@ class Server:
 
 
 def embedder(handler: Handler, **options: Any) -> OpenAIEmbedder:
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "model": "own-model",
         "api_key": KEY,
         "base_url": "http://127.0.0.1:1/v1/",
         "retries": RetryPolicy(attempts=1),
     }
-    return OpenAIEmbedder(**given | options, transport=httpx2.MockTransport(handler))
+    return OpenAIEmbedder(**arguments | options, transport=httpx2.MockTransport(handler))

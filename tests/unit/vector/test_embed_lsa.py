@@ -109,10 +109,10 @@ async def test_only_the_terms_of_the_most_documents_are_used() -> None:
     await embedder.fit(["cat dog", "cat dog bird", "cat bee"])
 
     unknown = await embedder.embed(["bird", "bee"])
-    known = await embedder.embed(["cat", "dog"])
+    embedded = await embedder.embed(["cat", "dog"])
 
     assert unknown[:, -1].tolist() == [-1, -1]
-    assert known[:, -1].tolist() == [0, 0]
+    assert embedded[:, -1].tolist() == [0, 0]
 
 
 async def test_a_new_fit_replaces_the_old_one_only_when_it_succeeds() -> None:

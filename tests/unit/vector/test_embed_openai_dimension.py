@@ -53,7 +53,7 @@ async def lengths_of(client: OpenAIEmbedder, calls: int) -> list[int | None]:
 
 
 @pytest.mark.parametrize(
-    ("given", "found", "dimension"),
+    ("lengths", "found", "dimension"),
     [
         ([1, 3, 3, 3], [1, None, 3, 3], 3),  # the first was wrong
         ([3, 1, 3, 3], [3, None, 3, 3], 3),  # the second was
@@ -63,11 +63,11 @@ async def lengths_of(client: OpenAIEmbedder, calls: int) -> list[int | None]:
     ],
 )
 async def test_a_learned_dimension_is_dropped_when_the_server_contradicts_it_twice(
-    given: list[int], found: list[int | None], dimension: int
+    lengths: list[int], found: list[int | None], dimension: int
 ) -> None:
-    client = embedder(Lengths(*given))
+    client = embedder(Lengths(*lengths))
 
-    assert (await lengths_of(client, len(given))) == found
+    assert (await lengths_of(client, len(lengths))) == found
     assert client.dimension == dimension
 
 

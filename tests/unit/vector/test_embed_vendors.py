@@ -41,8 +41,8 @@ def vendor(request: pytest.FixtureRequest) -> Vendor:
 
 
 def connected(connect: Connect, server: VendorServer, **options: Any) -> RemoteEmbedder:
-    given: dict[str, Any] = {"api_key": API_KEY, "model": "own-model"}
-    return connect(**given | options, transport=server.transport)
+    arguments: dict[str, Any] = {"api_key": API_KEY, "model": "own-model"}
+    return connect(**arguments | options, transport=server.transport)
 
 
 def vectors_of(texts: list[str], dimension: int = DIMENSION) -> list[list[float]]:
@@ -253,8 +253,8 @@ async def test_an_answer_of_voyage_that_makes_no_sense_is_refused() -> None:
 
 async def test_a_refusal_tells_neither_the_key_nor_the_texts(vendor: Vendor) -> None:
     serve, connect = vendor
-    said = {"message": f"{API_KEY} the text", "detail": f"{API_KEY} the text"}
-    server = serve(failures=[httpx2.Response(400, json=said)])
+    body = {"message": f"{API_KEY} the text", "detail": f"{API_KEY} the text"}
+    server = serve(failures=[httpx2.Response(400, json=body)])
 
     with pytest.raises(LLMError) as refused:
         await connected(connect, server).embed(["the text"])

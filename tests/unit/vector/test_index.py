@@ -106,12 +106,12 @@ async def test_hits_tell_how_to_read_their_score(metric: Metric, higher: bool) -
     assert (hit.metric, hit.higher_is_better) == (metric, higher)
 
 
-@pytest.mark.parametrize("given", [{"n": {"$gte": 15}}, F("n") >= 15])
-async def test_a_filter_is_left_to_the_store(given: Filter | dict[str, Any]) -> None:
+@pytest.mark.parametrize("filter_", [{"n": {"$gte": 15}}, F("n") >= 15])
+async def test_a_filter_is_left_to_the_store(filter_: Filter | dict[str, Any]) -> None:
     store = CountingStore()
     index = await filled(20, store)
 
-    hits = await index.search("0", 2, filter=given)
+    hits = await index.search("0", 2, filter=filter_)
 
     assert ids(hits) == ["n0015", "n0016"]
     assert store.sizes == [2]

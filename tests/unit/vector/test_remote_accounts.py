@@ -72,12 +72,12 @@ async def test_the_version_may_stand_in_the_address(name: str, base_url: str) ->
 
 @pytest.mark.parametrize("name", ["cohere rerank", "cohere embed"])
 @pytest.mark.parametrize(
-    ("environment", "given", "key"),
+    ("environment", "own_key", "key"),
     [
         ({"CO_API_KEY": "first", "COHERE_API_KEY": "second"}, None, "first"),
         ({"COHERE_API_KEY": "second"}, None, "second"),
         ({"CO_API_KEY": " ", "COHERE_API_KEY": " second\n"}, None, "second"),
-        ({"CO_API_KEY": "first"}, "given", "given"),
+        ({"CO_API_KEY": "first"}, "own_key", "own_key"),
         ({"CO_API_KEY": "first"}, "", "first"),
     ],
 )
@@ -85,13 +85,13 @@ async def test_coheres_key_is_given_or_in_the_environment(
     monkeypatch: pytest.MonkeyPatch,
     name: str,
     environment: Mapping[str, str],
-    given: str | None,
+    own_key: str | None,
     key: str,
 ) -> None:
     for variable, value in environment.items():
         monkeypatch.setenv(variable, value)
 
-    assert (await request_of(name, api_key=given)) == (
+    assert (await request_of(name, api_key=own_key)) == (
         f"https://api.cohere.com{CLASSES[name][2]}",
         key,
     )

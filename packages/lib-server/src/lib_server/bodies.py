@@ -1,4 +1,4 @@
-"""What requests and answers hold: one pydantic model each, from which OpenAPI is made."""
+"""The bodies of requests and answers: one pydantic model each, from which OpenAPI is made."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ class AttachmentPart(Body):
 
 
 class UserMessage(Body):
-    """What a user, or the agent before, has written."""
+    """A message of a user, or of the agent before."""
 
     role: Literal["user", "assistant"] = "user"
     content: str | list[Annotated[TextPart | AttachmentPart, Field(discriminator="type")]]
@@ -267,7 +267,7 @@ class StartRun(Body):
 
 
 class RunFilter(Page):
-    """Which runs to list."""
+    """The filter of a list of runs."""
 
     status: Literal["open", "closed"] | None = None
     outcome: Outcome | None = None
@@ -321,13 +321,13 @@ class RunList(Answer):
 
 
 class WaitFor(Query):
-    """How long to wait for the end of a run."""
+    """The time to wait for the end of a run."""
 
     wait_s: float = Field(0, ge=0, le=60, description="seconds; 0 answers at once")
 
 
 class SpendView(Answer):
-    """What a run has used."""
+    """The use of a run."""
 
     tokens: int
     cost: float | None
@@ -393,7 +393,7 @@ class EventPage(Answer):
 
 
 class EventQuery(Query):
-    """Which events to read."""
+    """The events to read."""
 
     after: Annotated[int, Field(ge=0, le=_MOST), _INTEGER] | None = Field(
         None, description="only events behind this `seq`"
@@ -433,7 +433,7 @@ class OpenAPI(Answer):
 
 
 class SpendQuery(Query):
-    """What to sum up."""
+    """The days and groups to sum up."""
 
     by: Literal["agent", "model", "tenant", "user"] = "agent"
     since: Time | None = Field(None, description="30 days ago by default")
@@ -441,7 +441,7 @@ class SpendQuery(Query):
 
 
 class SpendGroup(Answer):
-    """What the runs of a group have used."""
+    """The use of the runs of a group."""
 
     name: str | None = Field(description="of the agent, model, tenant or user; null for none")
     rest: bool = Field(description="true for all that are not among the 50 largest")
@@ -452,14 +452,14 @@ class SpendGroup(Answer):
 
 
 class SpendDay(Answer):
-    """What the runs that began on a day have used."""
+    """The use of the runs that began on a day."""
 
     day: date
     groups: list[SpendGroup]
 
 
 class SpendByDay(Answer):
-    """What runs have used, by day and group."""
+    """The use of runs by day and group."""
 
     by: Literal["agent", "model", "tenant", "user"]
     since: datetime
@@ -540,7 +540,7 @@ class UnknownCallList(Answer):
 
 
 class Settle(Body):
-    """What became of a tool call; what has not happened has no result."""
+    """The outcome of a tool call; a call that has not happened has no result."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -554,7 +554,7 @@ class Settle(Body):
 
 
 class SettlementView(Answer):
-    """What is on record of a tool call whose outcome was unknown."""
+    """The record of a tool call whose outcome was unknown."""
 
     run_id: str
     key: str
@@ -661,7 +661,7 @@ class MeView(Answer):
 
 
 class BudgetView(Answer):
-    """What is left of a ceiling of a day."""
+    """The rest of a ceiling of a day."""
 
     level: Literal["server", "tenant", "key"] = Field(description="whose ceiling it is")
     resource: Literal["tokens", "cost", "llm_calls", "tool_calls"]

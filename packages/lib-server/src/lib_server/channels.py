@@ -1,4 +1,4 @@
-"""What happens in runs, for the streams of this process: one reader of the log for all of them.
+"""The events and replies of runs for the streams of this process: all have one reader of the log.
 
 A stream subscribes, then replays the log, then goes on with what was put meanwhile: a frame that
 the replay has sent already is dropped by its `seq`, and a gap is read from the log. So each event
@@ -80,7 +80,7 @@ def event_frame(event: Event) -> Frame:
 
 
 class Subscriber:
-    """What one stream is still to send; bounded.
+    """The frames that one stream is still to send; bounded.
 
     Attributes:
         lagged: True if frames were dropped because too many waited.

@@ -1,4 +1,4 @@
-"""What a server takes at most: sizes, counts, times, and how much each caller may use."""
+"""The limits of a server: sizes, counts, times, and the quotas of callers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MAY_BE_ZERO: Final = frozenset({"open_runs", "open_streams"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """How much may be used; None is unlimited.
+    """The most that may be used; None is unlimited.
 
     Attributes:
         requests: how many requests are answered in a time, over all processes if the event store

@@ -1,4 +1,4 @@
-"""What the APIs of others share: their bodies and attachments, and the streams of runs.
+"""Shared parts of the APIs of others: their bodies and attachments, and the streams of runs.
 
 A run never depends on a request: it goes on if the client leaves, or the server stops.
 """

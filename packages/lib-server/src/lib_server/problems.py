@@ -251,7 +251,7 @@ _SERVER_ERRORS: Final = 500
 
 
 class OpenAIError(BaseModel):
-    """What went wrong."""
+    """A failure in OpenAI's shape."""
 
     model_config = ConfigDict(defer_build=True)
 

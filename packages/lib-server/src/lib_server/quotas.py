@@ -122,7 +122,7 @@ class Quotas:
 
     @property
     def streams(self) -> int:
-        """How many streams are open."""
+        """The number of open streams."""
         return self._streams["server"]
 
     # -- runs ------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ _LONGEST_ID: Final = 512
 
 @dataclass(slots=True, kw_only=True)
 class Context:
-    """What the server knows of a request; the edge fills it in.
+    """The facts of a request; the edge fills them in.
 
     Attributes:
         request_id: names the request in answers and logs.
@@ -82,7 +82,7 @@ def set_context(scope: Scope, context: Context) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class Services:
-    """What the routes of a server share.
+    """The services that the routes of a server share.
 
     Attributes:
         engine: starts, reads and signals runs; entered.

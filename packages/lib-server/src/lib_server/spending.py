@@ -1,4 +1,4 @@
-"""What callers spend in a day: accounts in the event store, which all processes of it share.
+"""The spending of callers in a day: accounts in the event store, which all its processes share.
 
 An account is one mark: its day, what those of its runs spent that have been seen to end, and the
 others. A run is entered before it is started, by the compare-and-set that finds room for it; what
@@ -41,7 +41,7 @@ Amounts = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What the runs of one caller, one tenant or the server have spent in a day.
+    """The spending of the runs of one caller, one tenant or the server in a day.
 
     Attributes:
         day: in UTC; a run belongs to that of its start.
@@ -55,7 +55,7 @@ class Account:
 
     @property
     def start(self) -> datetime:
-        """When the day begins."""
+        """The begin of the day."""
         return datetime.combine(self.day, time(), UTC)
 
     def held(self, name: str) -> float:

@@ -32,7 +32,7 @@ _MOST_CHARS: Final = 200
 
 
 class ModelUse(NamedTuple):
-    """What a run has used of a model.
+    """The use that a run has made of a model.
 
     Attributes:
         model: None if the log names none.

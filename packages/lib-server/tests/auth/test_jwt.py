@@ -267,7 +267,7 @@ def test_keys_that_may_not_verify_are_left_out() -> None:
         "of another algorithm": (jwk("es1", alg="RS256"), "algorithm"),
         "for HMAC": (jwk("rs1", alg="HS256"), "algorithm"),
         "without a modulus": ({**rsa, "n": None}, "malformed"),
-        "a text": ("key", "malformed"),  # type: ignore[dict-item]
+        "a text": ("key", "malformed"),  # type: ignore[dict-item] - a wrong type on purpose
     }
 
     read = {name: read_key_set(key_set(each)).left_out for name, (each, _) in left_out.items()}

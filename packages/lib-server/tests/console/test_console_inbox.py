@@ -1,4 +1,4 @@
-"""What needs a person: in the inbox, in a run and in a chat, in a real browser."""
+"""Work for a person: in the inbox, in a run and in a chat, in a real browser."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""How the console is served: its policy, its caching, its size, its place."""
+"""The serving of the console: its policy, its caching, its size, its place."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What runs have used, as charts and tables of the console, in a real browser."""
+"""The use of runs, as charts and tables of the console, in a real browser."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

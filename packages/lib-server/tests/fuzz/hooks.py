@@ -1,4 +1,4 @@
-"""What schemathesis loads, beside `schemathesis.toml`: what makes its requests independent.
+"""Hooks of schemathesis, beside `schemathesis.toml`: they make its requests independent.
 
 Each comes from another address: the checks of authentication send more wrong keys than one may. And
 each has a key of its own, in its header or in its body: no schema says that one was used before.

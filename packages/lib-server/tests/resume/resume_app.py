@@ -1,4 +1,4 @@
-"""What the servers and workers of the test of resumed streams run: `resume_app:make_engine`.
+"""The servers and workers of the test of resumed streams: `resume_app:make_engine`.
 
 Each reply of the agent is written in pieces and depends on nothing but its place in the
 conversation, so that two attempts write the same.

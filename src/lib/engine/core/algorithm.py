@@ -32,7 +32,7 @@ class LLMRequest:
         covers: how many of the messages it stands for.
         agent: the member of a team whose model is called; None for the run's own agent.
         first_call: True if that member has read none of the messages: its guards check all.
-        known: how many of the first messages are none that guards have still to check, such as a
+        checked: how many of the first messages are none that guards have still to check, such as a
             summary of what they have checked.
     """
 
@@ -46,7 +46,7 @@ class LLMRequest:
     covers: int = 0
     agent: str | None = None
     first_call: bool = False
-    known: int = 0
+    checked: int = 0
 
     def __post_init__(self) -> None:
         """Keep the messages as a `History`.

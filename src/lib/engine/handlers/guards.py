@@ -35,12 +35,12 @@ class RequestGuards:
         """Return True if any of the guards checks this stage."""
         return any_watches(self._guards, stage)
 
-    async def input(self, messages: Sequence[Message], *, known: int = 0) -> str | None:
+    async def input(self, messages: Sequence[Message], *, checked: int = 0) -> str | None:
         """Return why what is new to the model is not allowed, None if it is.
 
         Args:
             messages: all that is sent.
-            known: how many of the first ones are not new after the first model call.
+            checked: how many of the first ones are not new after the first model call.
 
         Raises:
             BlobError: an attachment that a guard asks for cannot be read.
@@ -48,8 +48,8 @@ class RequestGuards:
         if not self.watches("input"):
             return None
         first = self._call.first_model_call
-        new = _new_messages(messages[0 if first else known :], first_model_call=first)
-        if known and not new:
+        new = _new_messages(messages[0 if first else checked :], first_model_call=first)
+        if checked and not new:
             return None
         parts = tuple([part for message in new for part in message.parts])
         text = _joined(text_ for message in new for text_ in _texts(message.parts))

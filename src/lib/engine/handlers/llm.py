@@ -132,7 +132,7 @@ class LLMHandler:
         guarding = RequestGuards(self._guards, call)
         try:
             decided = model_call.decided
-            if why := await guarding.input(decided.messages, known=decided.known):
+            if why := await guarding.input(decided.messages, checked=decided.checked):
                 return [*guarding.verdicts, _blocked(call.event, why)]
             async with deadline(self._deadline_s, clock=call.clock):
                 reply = await self._complete_or_fall_back(model_call)

@@ -158,10 +158,12 @@ class _Space:
         rows = _tf_idf(Sparse(starts, columns, times, len(self.terms)), self.idf)
         projected = rows.times(self.projection)
         lengths = np.linalg.norm(projected, axis=1)
-        known = lengths > _UNKNOWN_BELOW
+        has_known_words = lengths > _UNKNOWN_BELOW
         vectors = np.zeros((len(texts), self.dimension), np.float32)
-        vectors[known, : projected.shape[1]] = projected[known] / lengths[known, None]
-        vectors[~known, -1] = 1.0 if purpose == "query" else -1.0
+        vectors[has_known_words, : projected.shape[1]] = (
+            projected[has_known_words] / lengths[has_known_words, None]
+        )
+        vectors[~has_known_words, -1] = 1.0 if purpose == "query" else -1.0
         return vectors
 
 

@@ -256,10 +256,12 @@ def _size(tree: Filter) -> tuple[int, int]:
             return 0, 1
 
 
-def _unknown_operator(operator: object, *known: str, field: Field | None = None) -> InvalidFilter:
+def _unknown_operator(
+    operator: object, *operators: str, field: Field | None = None
+) -> InvalidFilter:
     place = f" on {field!r}" if field is not None else ""
-    close = get_close_matches(str(operator), known, n=1, cutoff=0.5)
-    way_out = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
+    close = get_close_matches(str(operator), operators, n=1, cutoff=0.5)
+    way_out = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(operators)}"
     return InvalidFilter(
         f"unknown filter operator {operator!r}{place}: {way_out}",
         rule="R11",

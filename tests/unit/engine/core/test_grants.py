@@ -140,17 +140,17 @@ def test_the_grants_of_a_batch_fit_the_budget_and_none_is_zero(
         return
     for number, own in enumerate(wanted):
         sharers = len(wanted) - number
-        given_ = grant(left, own, sharers=sharers)
+        granted = grant(left, own, sharers=sharers)
         least = grant(first, own, sharers=len(wanted))
         for name in SHARED:
             has, wants = getattr(left, name), own and getattr(own, name)
-            gets = getattr(given_, name)
+            gets = getattr(granted, name)
             assert (gets is None) == (has is None and wants is None)
             if gets is not None:
                 assert gets <= min(each for each in (has, wants) if each is not None)
                 assert gets >= getattr(least, name) - 1e-9
-        assert (given_.depth or 0) < depth
-        left = remaining_beside(left, *child(number, given_))
+        assert (granted.depth or 0) < depth
+        left = remaining_beside(left, *child(number, granted))
     for name in SHARED:
         assert getattr(left, name) is None or getattr(left, name) >= 0
 

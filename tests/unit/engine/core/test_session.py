@@ -24,7 +24,7 @@ def log(*events: tuple[str, dict[str, Any]]) -> list[Event]:
     ]
 
 
-def said(key: str) -> tuple[str, dict[str, Any]]:
+def message_sent(key: str) -> tuple[str, dict[str, Any]]:
     return k.TURN_REQUESTED, {"signal_id": key, "input": [{"role": "user", "content": key}]}
 
 
@@ -53,7 +53,7 @@ def test_the_session_loop_has_no_configuration() -> None:
 
 def test_a_session_waits_for_its_first_turn() -> None:
     assert decided() == Wait()
-    assert decided(said("a")) == [
+    assert decided(message_sent("a")) == [
         TurnRequest(
             key="a",
             algorithm="react",
@@ -64,7 +64,7 @@ def test_a_session_waits_for_its_first_turn() -> None:
 
 
 def test_turns_are_requested_one_at_a_time_in_log_order() -> None:
-    both = (said("b"), said("a"))
+    both = (message_sent("b"), message_sent("a"))
 
     assert keys(decided(*both)) == ["b"]
     assert decided(*both, began("b")) == Wait()
@@ -73,13 +73,16 @@ def test_turns_are_requested_one_at_a_time_in_log_order() -> None:
 
 
 def test_a_turn_that_is_sent_twice_is_answered_once() -> None:
-    assert decided(said("a"), began("a"), said("a"), ended("a"), said("a")) == Wait()
+    assert (
+        decided(message_sent("a"), began("a"), message_sent("a"), ended("a"), message_sent("a"))
+        == Wait()
+    )
 
 
 def test_a_close_ends_the_session_after_the_turns_before_it() -> None:
-    assert keys(decided(said("a"), CLOSE, said("b"))) == ["a"]
-    assert decided(said("a"), CLOSE, said("b"), began("a")) == Wait()
-    assert decided(said("a"), CLOSE, said("b"), began("a"), ended("a")) == Finish(
+    assert keys(decided(message_sent("a"), CLOSE, message_sent("b"))) == ["a"]
+    assert decided(message_sent("a"), CLOSE, message_sent("b"), began("a")) == Wait()
+    assert decided(message_sent("a"), CLOSE, message_sent("b"), began("a"), ended("a")) == Finish(
         outcome="COMPLETED"
     )
 
@@ -87,14 +90,14 @@ def test_a_close_ends_the_session_after_the_turns_before_it() -> None:
 def test_a_turn_that_is_cancelled_before_it_begins_is_not_requested() -> None:
     off = (k.CANCEL_REQUESTED, {"signal_id": "c", "key": "a"})
 
-    assert keys(decided(said("a"), said("b"), off)) == ["b"]
-    assert decided(said("a"), began("a"), off) == Wait()
-    assert not fold(LOOP, log(said("a"), off)).cancelled
+    assert keys(decided(message_sent("a"), message_sent("b"), off)) == ["b"]
+    assert decided(message_sent("a"), began("a"), off) == Wait()
+    assert not fold(LOOP, log(message_sent("a"), off)).cancelled
     assert fold(LOOP, log((k.CANCEL_REQUESTED, {"signal_id": "c"}))).cancelled
 
 
 def test_an_evolved_state_leaves_the_one_before_as_it_was() -> None:
-    events = log(said("a"), said("b"), began("a"), ended("a"), CLOSE)
+    events = log(message_sent("a"), message_sent("b"), began("a"), ended("a"), CLOSE)
 
     state = begin(LOOP, events[0])
     for size, event in enumerate(events[1:], 2):

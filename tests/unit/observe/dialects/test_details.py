@@ -152,20 +152,20 @@ def test_a_search_of_memory_retrieves_at_phoenix():
 # -- conversations ---------------------------------------------------------------------------------
 
 
-def said(count: int) -> list[dict[str, Any]]:
+def messages_of(count: int) -> list[dict[str, Any]]:
     return [{"role": "user", "content": f"message {number}"} for number in range(count)]
 
 
 def test_openinference_keeps_the_newest_messages_and_says_how_many_it_leaves_out():
-    span = make_span("llm", input=said(130), attributes={a.OMITTED: 3})
+    span = make_span("llm", input=messages_of(130), attributes={a.OMITTED: 3})
     expected = OPENINFERENCE.attributes(span)
 
     assert expected["llm.input_messages.0.message.content"] == "message 2"
     assert expected["llm.input_messages.127.message.content"] == "message 129"
     assert "llm.input_messages.128.message.content" not in expected
     assert expected[a.OMITTED] == 5
-    assert a.OMITTED not in OPENINFERENCE.attributes(make_span("llm", input=said(128)))
-    assert OPENINFERENCE.attributes(make_span("llm", input=said(129)))[a.OMITTED] == 1
+    assert a.OMITTED not in OPENINFERENCE.attributes(make_span("llm", input=messages_of(128)))
+    assert OPENINFERENCE.attributes(make_span("llm", input=messages_of(129)))[a.OMITTED] == 1
 
 
 def test_several_results_of_tools_in_one_message_become_one_message_each():
@@ -242,12 +242,12 @@ def test_a_part_of_unknown_type_is_sent_unchanged():
 
 
 def test_only_leading_instructions_are_those_of_the_system():
-    said = [
+    messages = [
         {"role": "system", "content": "a"},
         {"role": "user", "content": "b"},
         {"role": "system", "content": "c"},
     ]
-    span = make_span("llm", input=said)
+    span = make_span("llm", input=messages)
 
     assert parsed(span, GENAI, "gen_ai.system_instructions") == [{"type": "text", "content": "a"}]
     roles = [one["role"] for one in parsed(span, GENAI, "gen_ai.input.messages")]

@@ -24,7 +24,7 @@ def test_a_long_list_is_written_as_a_short_one_is(items: list[Any]):
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("value", "expected"),
     [
         ("plain", "plain"),
         ("ümlaut \ud800", "ümlaut \ufffd"),
@@ -51,9 +51,9 @@ def test_a_long_list_is_written_as_a_short_one_is(items: list[Any]):
         (b"secret", "<bytes>"),
     ],
 )
-def test_a_value_is_converted_for_backends(given: Any, expected: Any):
-    assert attribute(given) == expected
-    assert type(attribute(given)) is type(expected)
+def test_a_value_is_converted_for_backends(value: Any, expected: Any):
+    assert attribute(value) == expected
+    assert type(attribute(value)) is type(expected)
 
 
 def test_subclasses_of_plain_types_become_plain_types():
@@ -131,9 +131,9 @@ JSON = st.recursive(
 )
 def test_any_value_of_a_known_attribute_can_be_sent(names: list[str], odd: Any):
     values = dict(zip(names, [odd, 1.5], strict=False))
-    said = [{"role": "user", "content": "x"}] * 130
+    messages = [{"role": "user", "content": "x"}] * 130
     for dialect in DIALECTS:
-        check_attributes(dialect.attributes(make_span("llm", attributes=values, input=said)))
+        check_attributes(dialect.attributes(make_span("llm", attributes=values, input=messages)))
 
 
 @given(

@@ -215,12 +215,12 @@ async def test_a_success_that_is_not_of_a_backend_is_none(content_type: str, bod
 
 
 def test_fields_of_a_later_version_are_skipped() -> None:
-    known = partial_success(4).body
+    partial = partial_success(4).body
     later = b"\x50\x01" + b"\x59" + bytes(8) + b"\x65" + bytes(4) + b"\x0a\x00"  # fields 10 to 12
 
-    assert rejected_spans("application/x-protobuf", later + known) == 4
-    assert rejected_spans("application/x-protobuf", known + later) == 4
-    ExportTraceServiceResponse.FromString(later + known)
+    assert rejected_spans("application/x-protobuf", later + partial) == 4
+    assert rejected_spans("application/x-protobuf", partial + later) == 4
+    ExportTraceServiceResponse.FromString(later + partial)
 
 
 async def test_an_answer_without_an_end_is_not_read_to_the_end() -> None:

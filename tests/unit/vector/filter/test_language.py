@@ -125,7 +125,7 @@ def test_a_field_shows_its_name() -> None:
     assert repr(F("a", "b")) == "F('a', 'b')"
 
 
-KNOWN = "$eq, $ne, $gt, $gte, $lt, $lte, $in, $nin, $exists, $contains"
+OPERATORS = "$eq, $ne, $gt, $gte, $lt, $lte, $in, $nin, $exists, $contains"
 REFUSED: dict[str, tuple[Any, str]] = {
     "a typing error": (
         {"age": {"$gtt": 1}},
@@ -133,7 +133,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     ),
     "a connective in the place of an operator": (
         {"x": {"$or": [1]}},
-        f"unknown filter operator '$or' on 'x': known are {KNOWN} (filter rule R11)",
+        f"unknown filter operator '$or' on 'x': known are {OPERATORS} (filter rule R11)",
     ),
     "an operator in the place of a field": (
         {"$eq": 1},
@@ -141,7 +141,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     ),
     "a nested path": (
         {"x": {"y": 1}},
-        f"unknown filter operator 'y' on 'x': known are {KNOWN} (filter rule R11)",
+        f"unknown filter operator 'y' on 'x': known are {OPERATORS} (filter rule R11)",
     ),
     "a list": (
         {"x": [1]},

@@ -46,8 +46,8 @@ class Impatient(ManualClock):
 
 async def order(vendor: Vendor, server: VendorServer, k: int = 4, **options: Any) -> list[int]:
     _, connect, _ = vendor
-    given: dict[str, Any] = {"api_key": API_KEY, "transport": server.transport} | options
-    return await connect(**given).rerank(QUERY, TEXTS, k)
+    arguments: dict[str, Any] = {"api_key": API_KEY, "transport": server.transport} | options
+    return await connect(**arguments).rerank(QUERY, TEXTS, k)
 
 
 def test_the_names_of_the_specification_are_the_same_classes() -> None:
@@ -207,8 +207,8 @@ async def test_a_refusal_has_its_status_and_tells_no_secrets(
     vendor: Vendor, status: int, retryable: bool
 ) -> None:
     serve, _, _ = vendor
-    said = f"invalid token {API_KEY}, your documents were {TEXTS}"
-    body = json.dumps({"message": said, "detail": said})
+    message = f"invalid token {API_KEY}, your documents were {TEXTS}"
+    body = json.dumps({"message": message, "detail": message})
     server = serve(failures=[httpx2.Response(status, content=body)])
 
     with pytest.raises(LLMError) as refused:

@@ -94,8 +94,8 @@ async def test_the_filter_and_the_mode_are_left_to_the_index() -> None:
     index = Listing("a")
     reranking = RerankingIndex(index, Lengths())
 
-    for given in (F("n") == 1, {"n": 1}, predicate):
-        await reranking.search("q", filter=given, hybrid="auto")
+    for filter_ in (F("n") == 1, {"n": 1}, predicate):
+        await reranking.search("q", filter=filter_, hybrid="auto")
 
     assert index.calls == [
         ("q", 30, F("n") == 1, "auto"),

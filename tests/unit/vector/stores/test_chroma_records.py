@@ -179,14 +179,14 @@ async def test_two_stores_of_one_folder_that_write_the_same_id_leave_the_fields_
     await one.setup()
     await other.setup()
     for turn in range(20):
-        given = [{f"{name}{turn}": 1} for name in "ab"]
+        metadata = [{f"{name}{turn}": 1} for name in "ab"]
         await asyncio.gather(
-            one.upsert([Record("x", X, "", given[0])]),
-            other.upsert([Record("x", X, "", given[1])]),
+            one.upsert([Record("x", X, "", metadata[0])]),
+            other.upsert([Record("x", X, "", metadata[1])]),
         )
         (record,) = await one.get(["x"])
-        assert [await one.count(filter=dict(meta)) for meta in given] == [
-            int(meta == record.meta) for meta in given
+        assert [await one.count(filter=dict(meta)) for meta in metadata] == [
+            int(meta == record.meta) for meta in metadata
         ]
     await one.close()
     await other.close()

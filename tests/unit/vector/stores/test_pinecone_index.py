@@ -75,8 +75,8 @@ async def test_a_refused_creation_or_description_is_an_error() -> None:
 
 
 async def test_an_index_of_another_kind_is_refused() -> None:
-    known: list[dict[str, Any]] = [{}, {"index_name": None, "index_host": HOST}]
-    for arguments in known:
+    by_address: list[dict[str, Any]] = [{}, {"index_name": None, "index_host": HOST}]
+    for arguments in by_address:
         server = PineconeServer()
         async with opened(server, dimension=2, metric="dot", **arguments) as store:
             with pytest.raises(MetricMismatch) as metric:

@@ -262,10 +262,10 @@ async def test_a_server_that_is_starting_is_a_retryable_failure(
     assert failure.value.retryable
 
 
-@pytest.mark.parametrize("given", ["no such thing", "postgresql://[", "nokey=1"])
-async def test_a_dsn_that_cannot_be_read_is_refused(given: str) -> None:
+@pytest.mark.parametrize("dsn", ["no such thing", "postgresql://[", "nokey=1"])
+async def test_a_dsn_that_cannot_be_read_is_refused(dsn: str) -> None:
     with pytest.raises(ValueError, match="dsn is a URL"):
-        await PostgresVectorStore(given, dimension=2).setup()
+        await PostgresVectorStore(dsn, dimension=2).setup()
 
 
 async def test_a_time_limit_of_the_caller_for_connecting_is_kept(dsn: str, name: str) -> None:

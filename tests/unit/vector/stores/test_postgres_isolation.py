@@ -56,15 +56,15 @@ async def test_a_table_that_is_dropped_while_it_is_looked_at_is_none(
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("given", [True, False])
+@pytest.mark.parametrize("by_option", [True, False])
 async def test_writers_of_the_same_records_wait_whatever_transactions_see_by_default(
-    dsn: str, name: str, level: str, given: bool
+    dsn: str, name: str, level: str, by_option: bool
 ) -> None:
     own = isolated(dsn, level)
     async with AsyncConnectionPool(own, min_size=1, max_size=6, open=False) as pool:
         store = (
             PostgresVectorStore(pool=pool, dimension=2, table=name)
-            if given
+            if by_option
             else PostgresVectorStore(own, dimension=2, table=name)
         )
         await store.setup()

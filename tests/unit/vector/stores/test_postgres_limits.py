@@ -88,16 +88,16 @@ async def test_any_limit_may_exceed_the_number_of_records(
     await store.close()
 
 
-@pytest.mark.parametrize("given", [True, False])
+@pytest.mark.parametrize("by_option", [True, False])
 async def test_calls_that_a_store_is_closed_during_end_or_say_so(
-    dsn: str, name: str, given: bool
+    dsn: str, name: str, by_option: bool
 ) -> None:
     pool = AsyncConnectionPool(dsn, min_size=1, max_size=2, open=False)
     await pool.open()
     for turn in range(12):
         store = (
             PostgresVectorStore(pool=pool, dimension=2, table=name)
-            if given
+            if by_option
             else PostgresVectorStore(dsn, dimension=2, table=name)
         )
         if turn % 2:

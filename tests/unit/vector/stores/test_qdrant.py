@@ -143,14 +143,14 @@ async def test_a_folder_that_is_in_use_says_so(tmp_path: Path) -> None:
     store = QdrantVectorStore(dimension=2, path=str(tmp_path))
     await store.setup()
     # in a process of its own, since the client forgets an open file where it fails
-    said = await asyncio.to_thread(
+    logged = await asyncio.to_thread(
         subprocess.run,
         [sys.executable, "-c", LOCKED, str(tmp_path)],
         capture_output=True,
         encoding="utf-8",
         check=True,
     )
-    assert said.stdout.count("one client at a time may open it True\n") == 2
+    assert logged.stdout.count("one client at a time may open it True\n") == 2
     await store.close()
 
 

@@ -115,9 +115,9 @@ def test_a_server_that_is_not_there_is_unavailable_and_may_come_back(grpc: bool)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # but it does not listen: a connection is refused
         command = [sys.executable, "-c", UNREACHABLE, str(taken.getsockname()[1]), str(grpc)]
-        said = subprocess.run(command, capture_output=True, encoding="utf-8", check=True)
+        completed = subprocess.run(command, capture_output=True, encoding="utf-8", check=True)
 
-    assert said.stdout == "True None\n" * 3 + "closed\n"
+    assert completed.stdout == "True None\n" * 3 + "closed\n"
 
 
 @pytest.mark.parametrize("metric", ["dot", "euclidean"])

@@ -88,7 +88,7 @@ class JWKSKeys:
 
     @property
     def attempts(self) -> Mapping[str, int]:
-        """How many fetches there were, by their outcome: `ok`, `refused`, `unreachable`."""
+        """The number of fetches by outcome: `ok`, `refused`, `unreachable`."""
         return dict(self._attempts)
 
     async def find(self, kid: str, algorithm: str) -> VerifyingKey | None:

@@ -174,7 +174,7 @@ class JWTAuthenticator:
         return attempts
 
     def issuers(self) -> Mapping[str, Collection[str]]:
-        """Return the scopes that may be asked of the issuer."""
+        """Return the scopes that may be requested of the issuer."""
         return {self._issuer: frozenset(self._scopes)}
 
     def recognizes(self, token: str) -> bool:

@@ -51,7 +51,7 @@ class KeyNotFound(LibError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRecord:
-    """What a store keeps of an API key.
+    """An API key as a store keeps it.
 
     Attributes:
         key_id: public; the only part of a key that is ever logged.

@@ -124,7 +124,7 @@ class TakesTokens(Protocol):
     """An authenticator of tokens that authorization servers issue."""
 
     def issuers(self) -> Mapping[str, Collection[str]]:
-        """Return the scopes that may be asked of each of them, by its issuer."""
+        """Return the scopes that may be requested of each of them, by its issuer."""
         ...
 
 

@@ -33,7 +33,7 @@ _TYPES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """What the page loads."""
+    """A file that the page loads."""
 
     content: bytes
     media_type: str

@@ -83,7 +83,7 @@ class ThreadMessage(Lenient):
 
 
 class PageContext(Lenient):
-    """What the page shows beside the conversation."""
+    """A fact that the page shows beside the conversation."""
 
     description: str
     value: str

@@ -37,7 +37,7 @@ CallEnd = Literal["returned", "failed", "denied"]
 
 
 class Wording(Protocol):
-    """How a protocol writes what an answer consists of; each method returns chunks.
+    """Writes the parts of an answer in a protocol; each method returns chunks.
 
     Parts and steps neither nest nor overlap, and a call begins outside of parts.
     """

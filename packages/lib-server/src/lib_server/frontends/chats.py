@@ -172,7 +172,7 @@ async def items_of(turn: Turn, after: int) -> AsyncGenerator[StreamItem[Any]]:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRef:
-    """What a front end sends back to decide about a call; it gives no right to do so.
+    """The name of a call in decisions of front ends; it gives no right to decide.
 
     Attributes:
         turn_run_id: the run of the turn that waits.

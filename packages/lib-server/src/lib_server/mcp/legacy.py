@@ -1,8 +1,8 @@
 """Streamable HTTP for clients of 2025-11-25 and before that have a session.
 
 Each request has a transport of its own, as those without a session have. What is different: the
-capabilities of the client are known, and it can be asked while a call goes on. The question is sent
-in the response of the call; the answer comes as a request, to whichever process.
+capabilities of the client are known, and it answers questions while a call goes on. The question is
+sent in the response of the call; the answer comes as a request, to whichever process.
 
 Source: modelcontextprotocol.io, Streamable HTTP, 2025-11-25.
 """

@@ -1,4 +1,4 @@
-"""Where clients of `/mcp` get tokens, if authorization servers issue them.
+"""The metadata by which clients of `/mcp` find tokens, if authorization servers issue them.
 
 Source: RFC 9728, OAuth 2.0 Protected Resource Metadata, April 2025.
 """

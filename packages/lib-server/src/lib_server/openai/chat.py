@@ -58,7 +58,7 @@ _FINISH: Final[dict[str | None, FinishReason]] = {"LIMITED": "length", "BLOCKED"
 
 
 class StreamOptions(Lenient):
-    """What a stream has beside text."""
+    """Options of a stream beside text."""
 
     include_usage: bool = False
 

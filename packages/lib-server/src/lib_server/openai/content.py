@@ -31,7 +31,7 @@ class TextContent(Lenient):
 
 
 class ImageURL(Lenient):
-    """Where a picture is."""
+    """The address of a picture."""
 
     url: Source
 

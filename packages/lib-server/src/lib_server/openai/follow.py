@@ -40,7 +40,7 @@ _BREAK: Final = "\n\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """How far a run has come when its request is answered.
+    """The state of a run when its request is answered.
 
     Attributes:
         text: the answer, or what there is of it; of a run that waits, where to decide.

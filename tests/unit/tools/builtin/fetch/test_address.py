@@ -24,10 +24,10 @@ NOT_PUBLIC = {
     [(network, verdict) for verdict, networks in NOT_PUBLIC.items() for network in networks],
 )
 def test_a_range_is_judged_from_its_first_to_its_last_address(network: str, verdict: str) -> None:
-    known = IPv6Network(network) if ":" in network else IPv4Network(network)
-    last = known[-1]
+    parsed = IPv6Network(network) if ":" in network else IPv4Network(network)
+    last = parsed[-1]
 
-    assert judge(known[0]) == verdict
+    assert judge(parsed[0]) == verdict
     # The last ones of the widest ranges are in ranges of their own, such as multicast.
     assert judge(last) == verdict or network == "8000::/1"
 
@@ -94,6 +94,8 @@ def test_an_answer_is_read_without_its_zone_and_not_at_all_if_it_is_no_address()
 
 
 def test_an_address_is_written_the_same_way_by_every_python() -> None:
-    written = [text(ip_address(known)) for known in ("::ffff:1.2.3.4", "2606:4700::1", "1.2.3.4")]
+    written = [
+        text(ip_address(address)) for address in ("::ffff:1.2.3.4", "2606:4700::1", "1.2.3.4")
+    ]
 
     assert written == ["::ffff:102:304", "2606:4700::1", "1.2.3.4"]

@@ -90,9 +90,9 @@ def test_a_value_of_a_header_is_not_repeated_in_an_error() -> None:
 
 
 def test_headers_of_a_policy_are_its_own_copy() -> None:
-    given = {"Authorization": "Bearer key", "X-Empty": ""}
-    policy = FetchPolicy(extra=given)
-    given["Host"] = "evil"
+    headers = {"Authorization": "Bearer key", "X-Empty": ""}
+    policy = FetchPolicy(extra=headers)
+    headers["Host"] = "evil"
 
     assert policy.extra == {"Authorization": "Bearer key", "X-Empty": ""}
 

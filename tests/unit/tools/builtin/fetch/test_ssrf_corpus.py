@@ -87,23 +87,23 @@ def trust() -> ssl.SSLContext:
 class Names:
     """The names of a case; a name may have other addresses when it is looked up again."""
 
-    def __init__(self, known: Mapping[str, Any]) -> None:
-        self._known: dict[str, Any] = {
-            host: [answers["a"]] if "a" in answers else answers for host, answers in known.items()
+    def __init__(self, hosts: Mapping[str, Any]) -> None:
+        self._answers: dict[str, Any] = {
+            host: [answers["a"]] if "a" in answers else answers for host, answers in hosts.items()
         }
         self.looked_up: list[str] = []
 
     async def resolve(self, host: str, port: int) -> list[str]:
         self.looked_up.append(host)
-        if host not in self._known:
+        if host not in self._answers:
             raise socket.gaierror(socket.EAI_NONAME, "not known to 192.168.7.7")
-        if self._known[host] == "HANG":
+        if self._answers[host] == "HANG":
             await asyncio.Event().wait()
-        answers: list[list[str]] = self._known[host]
+        answers: list[list[str]] = self._answers[host]
         return answers[min(self.looked_up.count(host), len(answers)) - 1]
 
     def may_be_dialled(self) -> set[str]:
-        lists = [answers for answers in self._known.values() if answers != "HANG"]
+        lists = [answers for answers in self._answers.values() if answers != "HANG"]
         return {address for answers in lists for answer in answers for address in answer}
 
 
@@ -180,10 +180,10 @@ def check_hops(requests: Sequence[Received], case: Case) -> None:
 
 def check_dialled(dialled: Sequence[tuple[str, int]], case: Case, outcome: str) -> None:
     """Hold that only addresses that the resolver gave were dialled, and none before a refusal."""
-    known = {read(text) for text in case.names.may_be_dialled()}
+    allowed = {read(text) for text in case.names.may_be_dialled()}
     if outcome == "allowed":
-        known.add(read(str(urlsplit(case.url).hostname)))
-    assert {read(address) for address, _ in dialled} <= known
+        allowed.add(read(str(urlsplit(case.url).hostname)))
+    assert {read(address) for address, _ in dialled} <= allowed
     if case.kind in {"url", "dns", "policy", "message"} and outcome == "blocked":
         assert not dialled
 

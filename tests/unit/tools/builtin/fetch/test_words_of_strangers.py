@@ -199,8 +199,8 @@ async def test_failures_of_resolvers_and_transports_hold_nothing_of_their_text()
     async def main() -> list[BaseException]:
         found: list[BaseException] = []
         for options in ({"resolver": unknown}, {"transport": httpx2.MockTransport(fail)}):
-            given: dict[str, Any] = {"resolver": Names(), **options}
-            async with SafeFetcher(**given) as fetcher:
+            arguments: dict[str, Any] = {"resolver": Names(), **options}
+            async with SafeFetcher(**arguments) as fetcher:
                 try:
                     await fetcher.fetch("http://srv.test/")
                 except ToolError as error:

@@ -315,8 +315,8 @@ def check_case(case: Mapping[str, Any], base: Path, kind: type[FileAccess]) -> N
 def test_every_case_that_cannot_run_is_named_with_its_reason() -> None:
     elsewhere = {case["id"] for case in CASES if not {"any", "posix"} & {case["platform"]}}
     assert set(CANNOT_RUN) == elsewhere
-    known = {case["id"] for case in CASES}
-    assert known >= {*NEEDS_ROOT, *RESOLVED_DIFFERS, *CHECKS, *RACES}
+    case_ids = {case["id"] for case in CASES}
+    assert case_ids >= {*NEEDS_ROOT, *RESOLVED_DIFFERS, *CHECKS, *RACES}
     races = {case["id"] for case in CASES if '"race": true' in json.dumps(case)}
     assert set(RACES) == races
-    assert len(CASES) == len(known) == 203
+    assert len(CASES) == len(case_ids) == 203

@@ -90,7 +90,7 @@ const moment = (words, at, colour = "") => h("p.moment", { class: colour }, word
 // call that waits for a person ("approval"), or whose outcome is unknown ("unknown").
 export class Conversation {
   #calls = new Map(); // by key
-  #asked = new Map(); // call ids of the reply's calls that have not begun
+  #proposed = new Map(); // call ids of the reply's calls that have not begun
   #writing = null; // { key, attempt, text, thinking, entry }
   #drawn = 0;
   #live = false;
@@ -107,7 +107,7 @@ export class Conversation {
 
   reset() {
     this.#calls.clear();
-    this.#asked.clear();
+    this.#proposed.clear();
     this.#writing = null;
     this.usage = { input_tokens: 0, output_tokens: 0 };
     this.element.replaceChildren();
@@ -178,7 +178,7 @@ export class Conversation {
     this.message("assistant", parts, event.at);
     for (const name of Object.keys(this.usage)) this.usage[name] += data.reply?.usage?.[name] ?? 0;
     for (const part of parts) {
-      if (part.type === "tool_call") this.#asked.set(part.id, part);
+      if (part.type === "tool_call") this.#proposed.set(part.id, part);
       if (part.type === "text" && this.#live) announce(`Agent: ${firstLine(String(part.text), 300)}`);
     }
   }
@@ -189,13 +189,13 @@ export class Conversation {
     const made = this.#calls.get(key);
     if (made) return made;
     this.#stopWriting();
-    const asked = this.#asked.get(data.call_id);
-    this.#asked.delete(data.call_id);
-    const name = String(data.name ?? asked?.name ?? "tool");
+    const proposed = this.#proposed.get(data.call_id);
+    this.#proposed.delete(data.call_id);
+    const name = String(data.name ?? proposed?.name ?? "tool");
     const state = h("span.mark");
     const entry = h("details.call", { "data-key": key },
       h("summary", {}, h("span.role", {}, data.run_id ? "Agent" : "Tool"), " ", h("bdi.name", {}, name), " ", state),
-      h("div.arguments", {}, valueTable(data.args ?? asked?.arguments ?? {}, `Arguments of ${name}`)));
+      h("div.arguments", {}, valueTable(data.args ?? proposed?.arguments ?? {}, `Arguments of ${name}`)));
     const call = { key, name, args: data.args ?? {}, at: event.at, state, entry, callId: data.call_id };
     this.#calls.set(key, call);
     this.#add(entry);

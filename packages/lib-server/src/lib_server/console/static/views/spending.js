@@ -99,7 +99,7 @@ export async function spendPage({ app, main, query, signal }) {
     else fill(body, chart(found, sums, choice), table(sums, choice.by));
   }
 
-  // Logs that the server has not summed up yet are read in portions: it is asked until it has all.
+  // Logs that the server has not summed up yet are read in portions: the request is repeated until it has all.
   async function read() {
     const mine = current = {};
     const since = `${dayOf(Date.now() - (choice.days - 1) * DAY_MS)}T00:00:00Z`;
