@@ -327,7 +327,7 @@ def static_binary() -> bytes:
     return PNG
 
 
-@resource("test://watched-resource", media_type="text/plain")
+@resource("test://watched-resource", media_type="text/plain", watched=True)
 def watched() -> str:
     """Text."""
     return "Watched resource content"
@@ -443,10 +443,34 @@ TASKS = [
 
 
 def offered(engine: Engine) -> MCPToolServer:
+    @tool
+    def added() -> None:
+        """Come and go."""
+
+    @prompt(name="added")
+    def added_prompt() -> str:
+        """Come and go."""
+        return "added"
+
+    @tool(name="test_trigger_tool_change", effects="none")
+    async def change_tools() -> str:
+        """Change the list of tools."""
+        server.add(added)
+        server.remove("added")
+        return "changed"
+
+    @tool(name="test_trigger_prompt_change", effects="none")
+    async def change_prompts() -> str:
+        """Change the list of prompts."""
+        server.add(added_prompt)
+        server.remove("added")
+        return "changed"
+
     as_tasks = [each.tool for each in TASKS]
     tools = [each for each in globals().values() if isinstance(each, Tool)]
-    return MCPToolServer(
-        [*(each for each in tools if each not in as_tasks), *TASKS],
+    own = [each for each in tools if each not in as_tasks]
+    server = MCPToolServer(
+        [*own, change_tools, change_prompts, *TASKS],
         name="conformance",
         engine=engine,
         resources=[static_text, static_binary, watched, template],
@@ -457,7 +481,9 @@ def offered(engine: Engine) -> MCPToolServer:
             test_prompt_with_image,
             test_input_required_result_prompt,
         ],
+        lists_change=True,
     )
+    return server
 
 
 agent = Agent(FunctionClient(lambda _: "hello"))

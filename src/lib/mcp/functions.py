@@ -103,10 +103,13 @@ class Resource(_ServedFunction[P, R]):
     Attributes:
         uri: a URI, or a template of one (RFC 6570).
         media_type: of the content; "" for that of what the function returns.
+        watched: True if clients can subscribe to it: `MCPToolServer.resource_updated` tells them
+            that it has changed.
     """
 
     uri: str
     media_type: str
+    watched: bool
     template: UriTemplate = field(repr=False)
 
     @property
@@ -204,6 +207,7 @@ def resource(
     title: str | None = None,
     description: str = "",
     media_type: str = "",
+    watched: bool = False,
     complete: Complete | None = None,
 ) -> Callable[[Callable[P, R]], Resource[P, R]]:
     """Make a resource of a typed function, sync (run in a thread) or async.
@@ -217,6 +221,7 @@ def resource(
         title: for people.
         description: the docstring by default.
         media_type: see `Resource`.
+        watched: see `Resource`.
         complete: see `Prompt`.
 
     Raises:
@@ -227,7 +232,9 @@ def resource(
 
     def decorate(decorated: Callable[P, R]) -> Resource[P, R]:
         fields = _fields(decorated, name, title, description, complete)
-        made: Resource[P, R] = Resource(**fields, uri=uri, media_type=media_type, template=template)
+        made: Resource[P, R] = Resource(
+            **fields, uri=uri, media_type=media_type, watched=watched, template=template
+        )
         if set(template.variable_names) != set(made.parameters):
             raise ValueError(
                 f"expected the variables of {uri!r} as the parameters of {made.name!r}, "

@@ -78,6 +78,11 @@ class Offered:
     runs: AgentTool | None = None
     mode: TaskMode = "optional"
 
+    @property
+    def name(self) -> str:
+        """The name of the tool."""
+        return self.tool.name
+
 
 def agents_in(source: Source) -> list[AgentSpec[Any]]:
     """Return the agents that need an engine of the server's own; none where an engine is served."""

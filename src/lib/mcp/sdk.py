@@ -8,6 +8,7 @@ try:
     import mcp_types as types
     from mcp.server.context import ServerRequestContext as RequestContext
     from mcp.server.lowlevel import Server
+    from mcp.server.models import InitializationOptions
     from mcp.server.stdio import stdio_server
     from mcp.shared.exceptions import MCPError
     from mcp.shared.inbound import MCP_NAME_HEADER, decode_header_value
@@ -24,6 +25,7 @@ __all__ = [
     "MCP_NAME_HEADER",
     "MODERN_VERSIONS",
     "SUBSCRIPTION_ID_META_KEY",
+    "InitializationOptions",
     "MCPError",
     "RequestContext",
     "RequestMetadata",

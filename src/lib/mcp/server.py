@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Protocol, Self, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar, cast
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib._util.ids import new_id
@@ -21,14 +21,16 @@ from lib.errors import ToolError
 from lib.events import EventStore
 from lib.events.urls import open_store
 from lib.mcp.calls import call_tool, can_approve, check_arguments, require_approval
+from lib.mcp.changes import Change, Changes
 from lib.mcp.functions import Prompt, Resource
 from lib.mcp.inputs import ANSWERS, INPUTS, InputRequired, Inputs
-from lib.mcp.listening import Listening
+from lib.mcp.listening import Listening, PipeListening, Sources
 from lib.mcp.notices import LogLevels, level_of_request, notices_of
-from lib.mcp.offered import CALLER, Caller, Source, agents_in, offered_by
+from lib.mcp.offered import CALLER, Caller, Offered, Source, agents_in, offered_by
 from lib.mcp.results import ToolSurface, failure
 from lib.mcp.sdk import (
     MODERN_VERSIONS,
+    InitializationOptions,
     MCPError,
     RequestContext,
     RequestMetadata,
@@ -95,6 +97,7 @@ class MCPToolServer:
         caller: Callable[[Any], Caller] = caller_of,
         max_calls: int = 32,
         page_size: int = 200,
+        lists_change: bool = False,
         task_poll_s: float = 1.0,
         task_ttl_s: float | None = None,
         clock: Clock = SYSTEM_CLOCK,
@@ -117,6 +120,7 @@ class MCPToolServer:
             caller: returns the caller of a request of the transport, None on stdio.
             max_calls: how many calls are carried out at once; further ones wait.
             page_size: how many tools, resources or prompts a list has at once.
+            lists_change: True to `add` and `remove` while it serves, as clients then hear.
             task_poll_s: how long clients should wait before they look at a task again.
             task_ttl_s: for how long after its start a task that has ended is found; None for as
                 long as its run is kept.
@@ -145,36 +149,58 @@ class MCPToolServer:
         self._caller = caller
         self._store: EventStore = self.engine.store if self.engine else _opened(store)
         self._seal = StateSeal(self._store, clock=clock)
+        self._changes = Changes(self._store, clock=clock)
         self._log_levels = LogLevels(self._store, clock=clock)
         self.sessions: LegacySessions = LegacySessions(self._store, clock=clock)
-        self._slots = asyncio.Semaphore(max_calls)
-        self._page_size = page_size
+        self._slots, self._page_size = asyncio.Semaphore(max_calls), page_size
         self._new_id = new_id
         self._stack: AsyncExitStack | None = None
-        self.protocol: Server[Any] = self._protocol(version, title, instructions)
-        self._tasks: Tasks | None = None
-        if self.engine is not None and any(each.runs for each in offered):
-            self._tasks = Tasks(
-                self.engine,
-                offered,
-                self._surfaces,
-                caller,
-                poll_s=task_poll_s,
-                ttl_s=task_ttl_s,
-            )
-            self._tasks.serve_on(self.protocol)
-            Listening(self._tasks, self.protocol)
+        self.protocol: Server[Any] = self._protocol(version, title, instructions, lists_change)
+        self._tasks = self._served_tasks(offered, task_poll_s, task_ttl_s)
+        self._sources = self._listened_to(lists_change=lists_change)
+        if self._sources.lists or self._sources.watches or self._tasks is not None:
+            Listening(self._sources, self.protocol)
+        self._pipes = PipeListening(self._sources, self.protocol)
 
-    def _protocol(self, version: str, title: str | None, instructions: str) -> Server[Any]:
+    def _served_tasks(
+        self, offered: Sequence[Offered], poll_s: float, ttl_s: float | None
+    ) -> Tasks | None:
+        if self.engine is None or not any(each.runs for each in offered):
+            return None
+        tasks = Tasks(
+            self.engine, offered, self._surfaces, self._caller, poll_s=poll_s, ttl_s=ttl_s
+        )
+        tasks.serve_on(self.protocol)
+        return tasks
+
+    def _listened_to(self, *, lists_change: bool) -> Sources:
+        def is_watched(uri: str) -> bool:
+            return any(each.watched and each.match(uri) is not None for each in resources.values())
+
+        resources = self._resources
+        lists = {"tools", "resources", "prompts"} if lists_change else set[str]()
+        return Sources(
+            changes=self._changes,
+            lists=frozenset(lists),
+            is_watched=is_watched,
+            watches=any(each.watched for each in resources.values()),
+            tasks=self._tasks,
+            caller=self._caller,
+        )
+
+    def _protocol(
+        self, version: str, title: str | None, instructions: str, lists_change: bool
+    ) -> Server[Any]:
         handlers: dict[str, Any] = {"on_list_tools": self._list_tools, "on_call_tool": self._call}
-        if self._resources:
+        if self._resources or lists_change:
             handlers["on_list_resources"] = self._list_resources
             handlers["on_list_resource_templates"] = self._list_templates
             handlers["on_read_resource"] = self._read
-        if self._prompts:
+        if self._prompts or lists_change:
             handlers["on_list_prompts"] = self._list_prompts
             handlers["on_get_prompt"] = self._get_prompt
-        if any(each.parameters for each in (*self._resources.values(), *self._prompts.values())):
+        completed = (*self._resources.values(), *self._prompts.values())
+        if lists_change or any(each.parameters for each in completed):
             handlers["on_completion"] = self._complete
         protocol: Server[Any] = Server(
             self.name,
@@ -187,6 +213,19 @@ class MCPToolServer:
         set_level = types.SetLevelRequestParams
         protocol.add_request_handler("logging/setLevel", set_level, self._set_log_level)
         return protocol
+
+    def initialization_options(self, *, pipe: bool) -> InitializationOptions:
+        """Return what this server says of itself to clients of 2025-11-25 and before.
+
+        Args:
+            pipe: True for a transport over which the server can send what no request asks for.
+        """
+        options = self.protocol.create_initialization_options()
+        sources = (
+            self._sources if pipe else replace(self._sources, lists=frozenset(), watches=False)
+        )
+        capabilities = sources.capabilities(options.capabilities)
+        return options.model_copy(update={"capabilities": capabilities})
 
     # -- life ------------------------------------------------------------------------------
 
@@ -202,6 +241,7 @@ class MCPToolServer:
                 if self.engine.drives:  # what this process, or another one, has left
                     worker = asyncio.create_task(Worker(self.engine).run(), name="lib.mcp.worker")
                     stack.push_async_callback(cancelled, worker)
+            stack.push_async_callback(self._pipes.close)
             self._stack = stack.pop_all()
         return self
 
@@ -209,6 +249,70 @@ class MCPToolServer:
         stack, self._stack = self._stack, None
         if stack is not None:
             await stack.aclose()
+
+    # -- changes ---------------------------------------------------------------------------
+
+    def add(self, *offers: Tool | Callable[..., Any]) -> None:
+        """Offer more in this process, and tell the clients.
+
+        Args:
+            offers: tools, functions, resources and prompts.
+
+        Raises:
+            RuntimeError: the server was made without `lists_change`.
+            TypeError: one cannot be offered.
+            ValueError: the server has one of this name, or it needs an engine, as agents do.
+        """
+        self._check_lists_change()
+        for offer in offers:
+            if isinstance(offer, Resource):
+                _add(self._resources, cast("Resource[..., Any]", offer))
+                self._changes.tell(Change("resources"))
+            elif isinstance(offer, Prompt):
+                _add(self._prompts, cast("Prompt[..., Any]", offer))
+                self._changes.tell(Change("prompts"))
+            else:
+                (offered,) = offered_by([offer], None)
+                _add(self._offered, offered)
+                self._surfaces[offered.name] = ToolSurface(offered.tool)
+                self._tools_changed()
+
+    def remove(self, *names: str) -> None:
+        """Offer the tools, resources and prompts of these names no more, and tell the clients.
+
+        Raises:
+            RuntimeError: the server was made without `lists_change`.
+            KeyError: nothing has this name.
+        """
+        self._check_lists_change()
+        for name in names:
+            if name not in {*self._offered, *self._resources, *self._prompts}:
+                raise KeyError(name)
+            if self._offered.pop(name, None) is not None:
+                del self._surfaces[name]
+                self._tools_changed()
+            if self._resources.pop(name, None) is not None:
+                self._changes.tell(Change("resources"))
+            if self._prompts.pop(name, None) is not None:
+                self._changes.tell(Change("prompts"))
+
+    async def resource_updated(self, uri: str) -> None:
+        """Tell the clients that have subscribed to this URI, of every process over the store.
+
+        Raises:
+            ValueError: no resource with `watched=True` has this URI.
+        """
+        if not self._sources.is_watched(uri):
+            raise ValueError(f"no resource of {uri!r} is watched: use @resource(…, watched=True)")
+        await self._changes.publish(Change("resource", uri))
+
+    def _check_lists_change(self) -> None:
+        if not self._sources.lists:
+            raise RuntimeError("what is offered is fixed: use MCPToolServer(…, lists_change=True)")
+
+    def _tools_changed(self) -> None:
+        self.tools = ToolRegistry(each.tool for each in self._offered.values())
+        self._changes.tell(Change("tools"))
 
     # -- tools -----------------------------------------------------------------------------
 
@@ -504,6 +608,12 @@ def _by_name(values: Iterable[N], expected: type[Any], way_out: str) -> dict[str
             raise ValueError(f"two have the name {each.name!r}: rename one of them")
         found[each.name] = each
     return found
+
+
+def _add(values: dict[str, N], value: N) -> None:
+    if value.name in values:
+        raise ValueError(f"two have the name {value.name!r}: remove the other one")
+    values[value.name] = value
 
 
 def _is_legacy(context: _Context) -> bool:

@@ -85,6 +85,16 @@ class ExpiringMarks:
         found = await self._marks.mark(f"{self._prefix}{name}")
         return None if found is None or _ends(found) < self._now() else found.partition(" ")[2]
 
+    async def all(self) -> dict[str, str]:
+        """Return the values whose time has not ended, by name."""
+        await self._remove_ended()
+        now = self._now()
+        return {
+            mark.removeprefix(self._prefix): found.partition(" ")[2]
+            for mark, found in (await self._marks.marks(self._prefix)).items()
+            if _ends(found) >= now
+        }
+
     async def pop(self, name: str) -> str | None:
         """Return the value under a name, and keep it no longer; None as `get` has it."""
         mark = f"{self._prefix}{name}"

@@ -8,7 +8,6 @@ Source: modelcontextprotocol.io, extension `io.modelcontextprotocol/tasks`, 2026
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -140,10 +139,6 @@ class Tasks:
                     return
                 before = state
                 await wake.wait(self._engine.poll_s)
-
-    async def stopped(self, context: _Context) -> None:
-        """Return when calls of this caller should end because the server does."""
-        await (self._caller(context.request).stopping or asyncio.Event()).wait()
 
     # -- requests --------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from mcp.client import Client
@@ -14,16 +14,23 @@ from mcp_types import (
     MISSING_REQUIRED_CLIENT_CAPABILITY,
     CallToolRequest,
     CallToolRequestParams,
+    EmptyResult,
+    SubscribeRequest,
+    SubscribeRequestParams,
     SubscriptionFilter,
     SubscriptionsListenRequest,
     SubscriptionsListenRequestParams,
+    UnsubscribeRequest,
+    UnsubscribeRequestParams,
 )
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from lib import Agent
+from lib import Agent, Engine, tool
+from lib.events import MemoryEventStore
 from lib.llm import FunctionClient
-from lib.mcp import Caller, MCPToolServer, resource
+from lib.mcp import Caller, MCPToolServer, prompt, resource
 from lib.mcp.task_types import TASKS
+from lib.testing.clock import ManualClock
 
 RAW: Any = TypeAdapter(dict[str, Any])  # results as they are on the wire
 ID_KEY = "io.modelcontextprotocol/subscriptionId"
@@ -68,6 +75,150 @@ class Listener:
         params = SubscriptionsListenRequestParams(notifications=wanted)
         request = SubscriptionsListenRequest(params=params)
         return await self.client.session.send_request(request, RAW)
+
+
+@resource("orders://{order}", watched=True)
+def order_page(order: int) -> str:
+    """An order."""
+    return f"{order}"
+
+
+@resource("about:shop")
+def about() -> str:
+    """A page that never changes."""
+    return "a shop"
+
+
+@tool(effects="none")
+async def late() -> str:
+    """Come later."""
+    return "here"
+
+
+@prompt
+def greeting() -> str:
+    """Greet."""
+    return "Hello."
+
+
+class Shop:
+    """A server that changes, and what its client hears of it."""
+
+    def __init__(self, **options: Any) -> None:
+        self.heard = asyncio.Queue[Any]()
+        resources = [order_page, about]
+        self.server = MCPToolServer([], resources=resources, lists_change=True, **options)
+
+    async def _take(self, message: Any) -> None:
+        if not isinstance(message, Exception):
+            params = message.params
+            uri = getattr(params, "uri", None)
+            await self.heard.put((message.method.removeprefix("notifications/"), uri))
+
+    @asynccontextmanager
+    async def client(self, mode: str) -> AsyncGenerator[Client]:
+        client = Client(self.server.protocol, mode=mode, message_handler=self._take)
+        async with self.server, client:
+            yield client
+
+    async def change_everything(self) -> None:
+        self.server.add(late, greeting)
+        self.server.remove("about")
+        await self.server.resource_updated("orders://7")
+        await self.server.resource_updated("orders://8")
+
+
+async def request(client: Client, request_type: Any, params: Any) -> Any:
+    return await client.session.send_request(request_type(params=params), EmptyResult)
+
+
+async def test_a_client_hears_of_the_changes_that_it_wants_and_of_no_other() -> None:
+    shop = Shop()
+    async with (
+        shop.client("auto") as client,
+        client.listen(
+            tools_list_changed=True, resource_subscriptions=["orders://7", "about:shop"]
+        ) as subscription,
+    ):
+        await shop.change_everything()
+        heard = [await anext(subscription) for _ in range(2)]
+        tools = await client.list_tools()
+
+    assert [type(each).__name__ for each in heard] == ["ToolsListChanged", "ResourceUpdated"]
+    assert getattr(heard[1], "uri", None) == "orders://7"
+    assert [each.name for each in tools.tools] == ["late"]
+
+
+async def test_an_older_client_on_a_pipe_hears_of_lists_and_of_what_it_has_subscribed_to() -> None:
+    shop = Shop()
+    async with shop.client("legacy") as client:
+        await request(client, SubscribeRequest, SubscribeRequestParams(uri="orders://7"))
+        await request(client, SubscribeRequest, SubscribeRequestParams(uri="orders://8"))
+        await request(client, UnsubscribeRequest, UnsubscribeRequestParams(uri="orders://8"))
+        with pytest.raises(MCPError, match="no watched resource"):
+            await request(client, SubscribeRequest, SubscribeRequestParams(uri="about:shop"))
+        await shop.change_everything()
+        heard = [await shop.heard.get() for _ in range(4)]
+        prompts = await client.list_prompts()
+
+    assert heard == [
+        ("tools/list_changed", None),
+        ("prompts/list_changed", None),
+        ("resources/list_changed", None),
+        ("resources/updated", "orders://7"),
+    ]
+    assert [each.name for each in prompts.prompts] == ["greeting"]
+
+
+async def test_a_change_that_another_process_tells_is_heard() -> None:
+    clock = ManualClock()
+    async with Engine(MemoryEventStore(), agents=[Agent(FunctionClient(greet))]) as engine:
+        shop, other = Shop(engine=engine, clock=clock), Shop(engine=engine, clock=clock)
+        await other.server.resource_updated("orders://6")
+        async with (
+            shop.client("auto") as client,
+            client.listen(resource_subscriptions=["orders://6", "orders://7"]) as subscription,
+        ):
+            await other.server.resource_updated("orders://7")
+            hearing = asyncio.ensure_future(anext(subscription))
+            while not hearing.done():
+                clock.advance(1)
+                await asyncio.sleep(0)  # noqa: TID251 - lets the server look
+
+    assert getattr(hearing.result(), "uri", None) == "orders://7"
+
+
+async def test_what_is_fixed_does_not_change_and_nothing_is_there_twice() -> None:
+    fixed, shop = MCPToolServer([late], resources=[about]), Shop().server
+    shop.add(late)
+
+    with pytest.raises(RuntimeError, match="lists_change=True"):
+        fixed.add(greeting)
+    with pytest.raises(RuntimeError, match="lists_change=True"):
+        fixed.remove("late")
+    with pytest.raises(ValueError, match="watched=True"):
+        await fixed.resource_updated("about:shop")
+    with pytest.raises(ValueError, match="two have the name 'late'"):
+        shop.add(late)
+    with pytest.raises(KeyError, match="early"):
+        shop.remove("early")
+    with pytest.raises(ValueError, match="one of an engine's own"):
+        shop.add(cast("Any", Agent(FunctionClient(greet), name="clerk")))
+
+
+@pytest.mark.parametrize(("pipe", "announced"), [(True, True), (False, False)])
+def test_changes_are_announced_to_older_clients_that_can_hear_of_them(
+    pipe: bool, announced: bool
+) -> None:
+    capabilities = Shop().server.initialization_options(pipe=pipe).capabilities
+
+    assert capabilities.tools is not None
+    assert capabilities.resources is not None
+    assert capabilities.tools.list_changed is announced
+    assert (capabilities.resources.subscribe, capabilities.resources.list_changed) == (
+        announced,
+        announced,
+    )
 
 
 @asynccontextmanager

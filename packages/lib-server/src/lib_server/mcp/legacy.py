@@ -98,7 +98,12 @@ class LegacyEndpoint:
         async with transport.connect() as (read, write), anyio.create_task_group() as group:
             stopping = scope[CALLER_KEY].stopping
             dispatcher = _Asking(read, write, self._sessions, session, stopping)
-            serve = partial(serve_connection, connection=connection, lifespan_state=self._state)
+            serve = partial(
+                serve_connection,
+                connection=connection,
+                lifespan_state=self._state,
+                init_options=self._server.initialization_options(pipe=False),
+            )
             group.start_soon(serve, self._server.protocol, dispatcher)
             try:
                 await transport.handle_request(scope, receive, send)
