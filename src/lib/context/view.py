@@ -80,6 +80,7 @@ class View(NamedTuple):
         cut_at: how much was read at the last cut, -1 for none.
         gauge: what the provider counts.
         failed: how many tokens it had when its last summary failed, None if none has.
+        failed_at: how much was read then, -1 for none.
     """
 
     rules: Rules
@@ -93,6 +94,7 @@ class View(NamedTuple):
     cut_at: int = -1
     gauge: Gauge = Gauge()
     failed: float | None = None
+    failed_at: int = -1
 
     @property
     def tokens(self) -> float:
@@ -176,11 +178,18 @@ def _shortened(view: View, messages: History) -> View | Due:
     room = _reserved(view) if sums else 0
     if not _is_worth_it(view, shortened, room):
         return view
-    if sums and (view.failed is None or view.failed <= rules.most_tokens < view.tokens):
+    if sums and _may_try(view):
         return Due(view, place, covered_digest(view, messages, place))
     if sums and view.tokens <= rules.most_tokens:
         return view
-    return shortened
+    return shortened._replace(failed=None)
+
+
+def _may_try(view: View) -> bool:
+    """Return True if a summary may be made: once in a call, and after a failure at the limit."""
+    if view.failed is None:
+        return True
+    return view.failed_at != view.read and view.failed <= view.rules.most_tokens < view.tokens
 
 
 def with_summary(view: View, messages: History, data: Mapping[str, Any]) -> View:
@@ -195,13 +204,13 @@ def with_summary(view: View, messages: History, data: Mapping[str, Any]) -> View
     if covers != data.get("covers"):
         return view
     cut = _moved(view, messages, place)._replace(summary=text, covered=place, covers=covers)
-    return _cut(view, messages, cut)
+    return _cut(view, messages, cut)._replace(failed=None)
 
 
 def without_summary(view: View, messages: History) -> View:
     """Return the view after a summary has failed."""
     view = read_on(view, messages)
-    return view._replace(failed=view.tokens)
+    return view._replace(failed=view.tokens, failed_at=view.read)
 
 
 def measured(view: View, usage: Usage) -> View:
@@ -233,7 +242,7 @@ def left_view(view: View, messages: History, before: int) -> View:
             return view
     cut = view.cut if max(view.cut.place, view.cut.covered) <= before else view.began
     cut = cut._replace(clipped=min(cut.clipped, before))
-    return _rebuilt(view, messages, cut)._replace(cut_at=-1)
+    return _rebuilt(view, messages, cut)._replace(cut_at=-1, failed_at=-1)
 
 
 def covered_digest(view: View, messages: History, place: int) -> str:
@@ -283,7 +292,7 @@ def _task(messages: History, first: int, place: int, rules: Rules) -> list[Messa
 
 
 def _cut(view: View, messages: History, cut: Cut) -> View:
-    return _rebuilt(view, messages, cut)._replace(cut_at=view.read, failed=None)
+    return _rebuilt(view, messages, cut)._replace(cut_at=view.read)
 
 
 def _dropped(view: View, messages: History, place: int) -> View:

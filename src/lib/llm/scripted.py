@@ -271,9 +271,23 @@ class ScriptedClient(FunctionClient):
             position = self._walk(messages[begin:], first, _equals)
             if position is not None:
                 return position
+        if (later := self._after_later_replies(messages, replies, first)) is not None:
+            return later
         # What a redactor has changed is the script's all the same, if the script goes on then.
         position = self._walk(messages, first, _resembles)
         return first if position in (None, len(self._answers)) else position
+
+    def _after_later_replies(
+        self, messages: Sequence[Message], replies: Sequence[int], first: int
+    ) -> int | None:
+        """Return the position after replies of which the first were left out, as by a context."""
+        for begin in range(first + 1, len(self._answers)) if replies else ():
+            position = self._walk(messages[replies[0] :], begin, _equals)
+            if position is not None and not any(
+                callable(self._steps[number]) for number in self._answers[begin:position]
+            ):
+                return position
+        return None
 
     def _walk(
         self,

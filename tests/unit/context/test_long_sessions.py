@@ -17,7 +17,16 @@ from lib.events import Event, EventStore, MemoryEventStore, NewEvent
 from lib.events import kinds as k
 from lib.events.verify import verify_store
 from lib.guards import GuardContent, Verdict
-from lib.llm import FunctionClient, Message, Reply, Text, ToolCall, Usage, message_to_json
+from lib.llm import (
+    FunctionClient,
+    Message,
+    Reply,
+    ScriptedClient,
+    Text,
+    ToolCall,
+    Usage,
+    message_to_json,
+)
 from lib.llm.replies import estimate_tokens
 from lib.observe import spend_of
 from lib.privacy import erase_run
@@ -281,6 +290,18 @@ async def test_below_max_tokens_a_summary_that_fails_leaves_nothing_out() -> Non
 # -- what stands around it ---------------------------------------------------------------------
 
 
+async def test_a_script_goes_on_where_it_was_after_a_cut() -> None:
+    script = [f"answer {number}" for number in range(12)]
+    with ScriptedClient(script) as client:
+        agent = agent_of(client, KeepLast(6))
+        async with agent.engine() as engine:
+            session = await agent.session(engine)
+            answers = [(await (await session.send("go on")).result()).output for _ in script]
+
+    assert answers == script
+    assert max(len(call.messages) for call in client.calls) == 6
+
+
 async def test_without_context_nothing_is_different() -> None:
     assert "context" not in React().config()
     assert "context" not in Agent(FunctionClient(Model())).config()
@@ -332,6 +353,17 @@ async def test_guards_see_what_is_new_and_each_summary_once() -> None:
     assert inputs == [f"question {number} " + "q" * 100 for number in range(30)]
     outputs = [text for stage, text in guard.seen if stage == "output"]
     assert outputs.count("They talked.") == len(model.summaries) > 1
+
+
+async def test_guards_do_not_see_a_summary_again_where_no_reply_stands_behind_it() -> None:
+    guard, model = Watching(), Model()
+    agent = agent_of(model, Summarize(600, keep_tokens=0), guards=[guard])
+
+    await talk(agent, Shared(), range(30))
+
+    assert any(len(messages) == 3 for messages in model.sent)
+    inputs = [text for stage, text in guard.seen if stage == "input"]
+    assert inputs == [f"question {number} " + "q" * 100 for number in range(30)]
 
 
 async def test_a_summary_that_a_guard_blocks_is_not_used() -> None:

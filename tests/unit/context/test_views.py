@@ -59,6 +59,7 @@ POLICIES: Sequence[Sequence[Policy]] = (
     [Summarize(300)],
     [ClipToolOutputs(100), Summarize(400, keep_tokens=100)],
     [KeepLast(8), Summarize(300, max_tokens=400)],
+    [Summarize(300, keep_tokens=299)],
 )
 
 
@@ -70,10 +71,11 @@ def config(policies: Sequence[Policy], system: bool = True) -> dict[str, Any]:
 def sent_view(view: View, messages: History, *, fails: bool = False) -> View:
     """Return what is sent, after the summary that is due, if one is."""
     ready = prepare(view, messages)
-    while isinstance(ready, Due):
+    if isinstance(ready, Due):
         data = {"covers": ready.covers, "messages": ready.place, "text": f"sum {ready.place}"}
         view = without_summary(view, messages) if fails else with_summary(view, messages, data)
         ready = prepare(view, messages)
+    assert isinstance(ready, View), "one summary for each call"
     return ready
 
 
@@ -305,6 +307,42 @@ def test_a_part_that_a_run_leaves_out_is_not_in_what_it_leaves() -> None:
 
     assert left.read == before
     assert left.sent[-1] == kept[-1]
+
+
+def test_what_a_run_leaves_does_not_begin_behind_what_is_left_of_it() -> None:
+    view, messages = play([Summarize(300)], long_talk())[-1]
+    began = view._replace(cut=view.cut._replace(place=4, covered=4, summary="of four"))
+    view = view._replace(began=began.cut)
+
+    left = left_view(view, messages.first(8), 6)
+
+    assert left.cut.place == 4
+    assert [*left.sent[2:]] == [*messages[5:8]]
+
+
+def test_new_results_of_calls_made_at_once_stay_whole() -> None:
+    old = [Message("assistant", (ToolCall("a", "look", {}),)), Message.tool(result("a"))]
+    calls = [ToolCall(call_id, "look", {}) for call_id in "bcd"]
+    new = [Message("assistant", tuple(calls)), *(Message.tool(result(each)) for each in "bcd")]
+
+    view, messages = play([ClipToolOutputs(80, keep_last=1)], [[Message.user("x")], old, new])[-1]
+    assert view.sent == messages  # clipping one would not halve it
+
+    view, _ = play(
+        [ClipToolOutputs(80, keep_last=1), KeepLast(at_tokens=900)], [[Message.user("x")], old, new]
+    )[-1]
+    assert view.cut.clipped
+    assert [*view.sent[-3:]] == new[1:]
+
+
+def result(call_id: str) -> ToolResult:
+    return ToolResult(call_id, "r" * 1_000)
+
+
+def test_where_two_messages_are_all_only_the_new_one_is_sent() -> None:
+    view, _ = play([KeepLast(2)], long_talk())[-1]
+
+    assert [each.text[:3] for each in view.sent] == ["Be ", "q39"]
 
 
 def test_instructions_within_a_conversation_are_not_left_out() -> None:
