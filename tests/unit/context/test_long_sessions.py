@@ -9,7 +9,7 @@ import pytest
 
 from lib import Agent, Budget, Engine, tool
 from lib._util.json import canonical
-from lib.algorithms import React, Swarm
+from lib.algorithms import Debate, React, Reflexion, Swarm
 from lib.context import ClipToolOutputs, KeepLast, Summarize
 from lib.engine.api.check import request_check
 from lib.errors import LLMError
@@ -417,6 +417,7 @@ async def test_no_stream_shows_a_summary() -> None:
 async def test_a_model_of_their_own_writes_summaries() -> None:
     own, other = Model(), Model(summary="of the other")
     client = FunctionClient(other, model="small")
+    client.provider = "acme"  # pyright: ignore[reportAttributeAccessIssue] - which clients may have
     store = Shared()
     agent = agent_of(own, Summarize(600, model=client))
 
@@ -425,7 +426,7 @@ async def test_a_model_of_their_own_writes_summaries() -> None:
     assert not own.summaries
     assert not other.sent
     made = await events_of(store, runs, k.CONTEXT_SUMMARY)
-    assert {event.data["model"] for event in made} == {"small"}
+    assert {(event.data["provider"], event.data["model"]) for event in made} == {("acme", "small")}
     assert len(made) == len(other.summaries) > 0
     assert any("of the other" in message.text for message in own.sent[-1])
     assert await faults(store, agent) == []
@@ -450,6 +451,27 @@ async def test_the_members_of_a_team_have_contexts_of_their_own() -> None:
     assert len(small.summaries) > 1
     assert max(map(estimate_tokens, clerk.sent)) <= 600
     assert await faults(store, agent) == []
+
+
+@pytest.mark.parametrize("team", ["reflexion", "debate", "vote"])
+async def test_each_team_keeps_below_the_limit_in_a_session(team: str) -> None:
+    """What is asked of a judge, and what others have answered, is in no later turn."""
+    model = Model()
+    members = [agent_of(model, name=name) for name in ("ann", "bob")]
+    teams = {
+        "reflexion": Reflexion(lambda _: None),
+        "debate": Debate(members, rounds=2),
+        "vote": Debate(members, rounds=1, by="vote"),
+    }
+    agent = agent_of(model, algorithm=teams[team])
+
+    session_id, _ = await talk(agent, store := Shared(), range(20))
+
+    assert model.summaries
+    assert max(map(estimate_tokens, model.sent)) <= 600
+    assert await faults(store, agent) == []
+    async with agent.engine(store) as engine:
+        assert len(await engine.session(session_id).history()) == 40
 
 
 async def test_what_the_provider_keeps_is_used_between_two_cuts() -> None:

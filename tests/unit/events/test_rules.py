@@ -115,6 +115,10 @@ BROKEN: dict[str, tuple[list[NewEvent], list[tuple[int, str]]]] = {
         [started(), tool("c1"), new(k.MEMORY_COMPLETED, key="tool/c1"), ended()],
         [(3, "result")],
     ),
+    "a summary that answers no request, and one that another program has made": (
+        [started(), new(k.CONTEXT_SUMMARY, key="summary/1"), new(k.CONTEXT_SUMMARY), ended()],
+        [(2, "result")],
+    ),
     "two results": (
         [started(), tool("c1"), tool("c1", k.TOOL_FAILED), tool("c1", k.TOOL_COMPLETED), ended()],
         [(4, "result")],

@@ -37,6 +37,28 @@ def test_a_summary_is_a_moment_with_the_tokens_that_it_took():
     assert root.attributes["lib.usage.cost_usd"] == 0.5
 
 
+def test_a_summary_lasts_from_its_request_to_its_end() -> None:
+    request = {"upto": 1, "digest": "ef56", "covers": "ab12", "messages": 8, "model": "small"}
+    error = {"type": "NoSummary", "message": "expected a summary, got no text"}
+    events = make_log(
+        (0, k.RUN_STARTED, START),
+        (1, k.CONTEXT_REQUESTED, {"key": "summary/1", **request}),
+        (3, k.CONTEXT_SUMMARY, {"key": "summary/1", "covers": "ab12", "text": "red shoes"}),
+        (4, k.CONTEXT_REQUESTED, {"key": "summary/2", **request}),
+        (6, k.CONTEXT_FAILED, {"key": "summary/2", "reason": "error", "error": error}),
+        (7, k.CONTEXT_REQUESTED, {"key": "summary/3", **request}),
+    )
+
+    _, made, failed, still_open = spans_from_events(events, capture_content=True)
+
+    assert {span.name for span in (made, failed, still_open)} == {"context summary"}
+    assert (made.start, made.end, made.status, made.output) == (at(1), at(3), "ok", "red shoes")
+    assert made.attributes["gen_ai.request.model"] == "small"
+    assert (failed.start, failed.end, failed.status) == (at(4), at(6), "error")
+    assert failed.attributes["error.type"] == "NoSummary"
+    assert still_open.end is None
+
+
 def test_a_memory_change_shows_store_record_and_count():
     request = {
         "key": "m/1",

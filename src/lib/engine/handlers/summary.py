@@ -42,7 +42,10 @@ class SummaryHandler:
         *verdicts, result = await self._models.handle(replace(call, on_delta=None))
         if result.kind != k.LLM_COMPLETED:
             return [*verdicts, PendingEvent(k.CONTEXT_FAILED, result.data)]
-        return [*verdicts, _summary(call.decided, result.data)]
+        provider = (
+            {"provider": call.event.data["provider"]} if "provider" in call.event.data else {}
+        )
+        return [*verdicts, _summary(call.decided, {**provider, **result.data})]
 
     def recover(self, request: Event) -> PendingEvent | None:
         """Ask again: a model call that was cut off costs money, nothing else."""
