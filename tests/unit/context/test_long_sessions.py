@@ -455,7 +455,6 @@ async def test_the_members_of_a_team_have_contexts_of_their_own() -> None:
 
 @pytest.mark.parametrize("team", ["reflexion", "debate", "vote"])
 async def test_each_team_keeps_below_the_limit_in_a_session(team: str) -> None:
-    """What is asked of a judge, and what others have answered, is in no later turn."""
     model = Model()
     members = [agent_of(model, name=name) for name in ("ann", "bob")]
     teams = {
