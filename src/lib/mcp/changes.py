@@ -26,10 +26,11 @@ Kind = Literal["tools", "prompts", "resources", "resource"]
 
 
 class Change(NamedTuple):
-    """A change of a list, or of the resource of a URI."""
+    """A change of a list, or of the resource of a URI, for all tenants or for one."""
 
     kind: Kind
     uri: str = ""
+    tenant: str | None = None
 
     def notification(self, meta: dict[str, Any] | None) -> types.ServerNotification:
         """Return the notification of it."""
@@ -89,7 +90,10 @@ class Changes:
     async def publish(self, change: Change) -> None:
         """Tell the listeners of every process over the store."""
         self.tell(change)
-        name, value = digest(*change), canonical([secrets.token_hex(8), *change])
+        name, value = (
+            digest(change.kind, change.uri, canonical(change.tenant)),
+            canonical([secrets.token_hex(8), *change]),
+        )
         self._latest[name] = value
         await self._recent.put(name, value, ttl_s=_KEPT_S)
 

@@ -103,8 +103,11 @@ class Listening:
         task_ids = await self._own_tasks(context, params.notifications)
         kinds, uris = self._honoured(params.notifications)
 
+        tenant = self._sources.caller(context.request).tenant
+
         def wanted(change: Change) -> bool:
-            return change.kind in kinds or change.uri in uris
+            is_own = change.tenant in (None, tenant)
+            return is_own and (change.kind in kinds or change.uri in uris)
 
         meta: dict[str, Any] = {SUBSCRIPTION_ID_META_KEY: context.request_id}
         async with self._sources.changes.listen(wanted) as listener:
@@ -232,8 +235,11 @@ class PipeListening:
         task.add_done_callback(self._following.discard)
 
     async def _follow(self, context: _Context, pipe: _Pipe) -> None:
+        tenant = self._sources.caller(context.request).tenant
+
         def wanted(change: Change) -> bool:
-            return change.kind in self._sources.lists or change.uri in pipe.uris
+            is_own = change.tenant in (None, tenant)
+            return is_own and (change.kind in self._sources.lists or change.uri in pipe.uris)
 
         async with self._sources.changes.listen(wanted) as listener:
             while True:

@@ -296,15 +296,19 @@ class MCPToolServer:
             if self._prompts.pop(name, None) is not None:
                 self._changes.tell(Change("prompts"))
 
-    async def resource_updated(self, uri: str) -> None:
+    async def resource_updated(self, uri: str, *, tenant: str | None = None) -> None:
         """Tell the clients that have subscribed to this URI, of every process over the store.
+
+        Args:
+            uri: of a resource, or one that matches its template.
+            tenant: only clients of this tenant hear of it; None for all clients.
 
         Raises:
             ValueError: no resource with `watched=True` has this URI.
         """
         if not self._sources.is_watched(uri):
             raise ValueError(f"no resource of {uri!r} is watched: use @resource(…, watched=True)")
-        await self._changes.publish(Change("resource", uri))
+        await self._changes.publish(Change("resource", uri, tenant))
 
     def _check_lists_change(self) -> None:
         if not self._sources.lists:

@@ -61,7 +61,8 @@ class ExpiringMarks:
         self._marks = marks
         self._prefix = prefix
         self._clock = clock
-        self._ends: dict[str, float] | None = None
+        self._ends_by_mark: dict[str, float] = {}
+        self._has_looked = False
 
     async def add(self, name: str, value: str = "", *, ttl_s: float) -> bool:
         """Keep a value under a name that has none; return False if it has one."""
@@ -104,19 +105,14 @@ class ExpiringMarks:
         removed = await self._marks.compare_and_set_mark(mark, expected=found, value=None)
         return found.partition(" ")[2] if removed and _ends(found) >= self._now() else None
 
-    @property
-    def _ends_by_mark(self) -> dict[str, float]:
-        if self._ends is None:
-            self._ends = {}
-        return self._ends
-
     async def _remove_ended(self) -> None:
-        if self._ends is None:
+        if not self._has_looked:
             left = await self._marks.marks(self._prefix)  # by processes that have ended
             self._ends_by_mark.update((mark, _ends(found)) for mark, found in left.items())
+            self._has_looked = True
         now = self._now()
         for mark in [mark for mark, ends in self._ends_by_mark.items() if ends < now]:
-            del self._ends_by_mark[mark]
+            self._ends_by_mark.pop(mark, None)  # another task may do the same meanwhile
             found = await self._marks.mark(mark)
             if found is not None and _ends(found) < now:
                 await self._marks.compare_and_set_mark(mark, expected=found, value=None)

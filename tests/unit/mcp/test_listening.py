@@ -188,6 +188,22 @@ async def test_a_change_that_another_process_tells_is_heard() -> None:
     assert getattr(hearing.result(), "uri", None) == "orders://7"
 
 
+async def test_a_change_of_one_tenant_is_heard_by_its_clients_alone() -> None:
+    def acme(_: Any) -> Caller:
+        return Caller(tenant="acme")
+
+    shop = Shop(caller=acme)
+    async with (
+        shop.client("auto") as client,
+        client.listen(resource_subscriptions=["orders://7", "orders://8"]) as subscription,
+    ):
+        await shop.server.resource_updated("orders://7", tenant="umbrella")
+        await shop.server.resource_updated("orders://8", tenant="acme")
+        heard = await anext(subscription)
+
+    assert getattr(heard, "uri", None) == "orders://8"
+
+
 async def test_what_is_fixed_does_not_change_and_nothing_is_there_twice() -> None:
     fixed, shop = MCPToolServer([late], resources=[about]), Shop().server
     shop.add(late)
