@@ -425,6 +425,36 @@ async def test_a_session_over_http_promises_no_changes_that_it_could_not_tell() 
     assert '"code":-32601' in refused.text
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b'{"jsonrpc": "2.0", "id": "a", "result": {"a": 1e400}}',
+        b'{"jsonrpc": "2.0", "id": "\\ud800", "result": {}}',
+        b'{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": 7}',
+    ],
+)
+async def test_a_hostile_body_of_a_session_is_refused_or_ignored(body: bytes) -> None:
+    async with serving(paying("memory:")) as up:
+        headers = await session_of(up)
+        answer = await up.client.post("/mcp", headers=headers, content=body)
+
+    assert answer.status_code in (202, 400)
+
+
+async def test_an_answer_that_is_none_to_the_question_is_an_error_of_the_call() -> None:
+    async with serving(paying("memory:")) as up:
+        headers = await session_of(up)
+        async with question_from(up, headers) as (question, following):
+            answer = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "shrug"}}
+            accepted = await up.client.post("/mcp", headers=headers, json=answer)
+            result = await anext(following)
+
+    assert accepted.status_code == 202
+    assert "error" in result
+
+
 async def test_a_question_ends_when_the_server_stops() -> None:
     async with serving(paying("memory:", drain_s=0)) as up:
         async with question_from(up, await session_of(up)) as (_, following):

@@ -37,11 +37,12 @@ from mcp_types import (
 )
 from mcp_types.jsonrpc import jsonrpc_message_adapter
 from pydantic import ValidationError
+from pydantic_core import from_json
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from lib._util.json import canonical, parse
+from lib._util.json import canonical
 from lib.mcp import Caller, MCPToolServer
 from lib.mcp.server import CALLER_KEY
 from lib.mcp.sessions import LegacySession, LegacySessions
@@ -166,7 +167,7 @@ class _Asking(JSONRPCDispatcher[TransportContext]):
 def _message(body: bytes) -> dict[str, Any]:
     """Return a message of JSON-RPC; {} for what the transport is to refuse."""
     try:
-        found = parse(body)
+        found = from_json(body, allow_inf_nan=False)  # refuses what nests too deeply, too
     except ValueError:
         return {}
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
