@@ -1,5 +1,6 @@
 """Sessions that are longer than a request may be: limits, caches, crashes, workers, erasure."""
 
+import asyncio
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -261,6 +262,32 @@ async def test_a_summary_that_fails_costs_what_was_said_first_and_never_a_run(
     spent = sum(event.data.get("usage", {}).get("input_tokens", 0) for event in failed)
     assert (spent > 0) == isinstance(summary, str)
     assert await faults(store, agent_of(model)) == []
+
+
+async def test_a_run_is_cancelled_while_its_summary_is_made() -> None:
+    begun = asyncio.Event()
+
+    async def wait_in_summary(messages: Sequence[Message]) -> str:
+        if is_summary(messages):
+            begun.set()
+            await asyncio.Event().wait()
+        return "yes"
+
+    store = Shared()
+    agent = agent_of(wait_in_summary)
+    async with agent.engine(store) as engine:
+        run = await agent.start(engine, long_input("hello"))
+        await begun.wait()
+        await run.cancel()
+        result = await run.result()
+
+    log = await store.read(run.id)
+    assert result.outcome == "CANCELLED"
+    assert [event.kind for event in log if "context" in event.kind] == [
+        k.CONTEXT_REQUESTED,
+        k.CONTEXT_FAILED,
+    ]
+    assert await faults(store, agent) == []
 
 
 async def test_the_summary_after_one_that_failed_covers_what_was_left_out() -> None:
