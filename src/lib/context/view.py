@@ -198,7 +198,9 @@ def with_summary(view: View, messages: History, data: Mapping[str, Any]) -> View
     A summary of something else is ignored: a turn that it covers may have been erased since.
     """
     view, place, text = read_on(view, messages), data.get("messages", 0), data.get("text", "")
-    if not (view.cut.place < place <= _highest(view, messages)) or not text:
+    if not text:  # a redactor has left nothing of it
+        return without_summary(view, messages)
+    if not view.cut.place < place <= _highest(view, messages):
         return view
     covers = covered_digest(view, messages, place)
     if covers != data.get("covers"):

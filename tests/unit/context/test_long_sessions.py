@@ -534,10 +534,15 @@ async def test_what_was_erased_is_in_no_later_request() -> None:
     assert await store.read(runs[-1]) == []
 
 
-async def test_a_redactor_sees_summaries() -> None:
+@pytest.mark.parametrize(("redacted", "expected"), [("******", "They ******."), ("", "")])
+async def test_a_redactor_sees_summaries(redacted: str, expected: str) -> None:
+    """One that leaves nothing of a summary costs what was said first, and never a run."""
+
     class Stars:
         def redact(self, text: str) -> str:
-            return text.replace("talked", "******")
+            return (
+                text.replace("talked", redacted) if redacted else text.replace("They talked.", "")
+            )
 
     model, store = Model(), Shared()
     agent = agent_of(model)
@@ -548,8 +553,11 @@ async def test_a_redactor_sees_summaries() -> None:
         runs = [(await turn.result()).run_id for turn in await session.turns()]
 
     made = await events_of(store, runs, k.CONTEXT_SUMMARY)
-    assert {event.data["text"] for event in made} == {"They ******."}
-    assert any("They ******." in message.text for message in model.sent[-1])
+    assert {event.data["text"] for event in made} == {expected}
+    assert len(made) == len(model.summaries) < 12
+    if expected:
+        assert any(expected in message.text for message in model.sent[-1])
+    assert max(map(estimate_tokens, model.sent)) <= 600
 
 
 async def test_commands_in_a_conversation_are_data_to_what_sums_it_up() -> None:
