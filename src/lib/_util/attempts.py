@@ -1,4 +1,4 @@
-"""Counts of what a call took, such as attempts and waits: kept for its log by the code below it.
+"""Counts of what a call took, such as retries and waits: kept for its log by the code below it.
 
 The writer of the log opens a count around the call; the code below adds to it, in tasks and
 threads too. Without one nothing is counted.
@@ -6,12 +6,12 @@ threads too. Without one nothing is counted.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Literal
+from typing import Literal
 
-Counted = Literal["attempts", "waited_s", "hedges", "fallbacks", "refused"]
+Counted = Literal["retries", "waited_s", "hedges", "fallbacks"]
 
 _CURRENT: ContextVar[dict[str, float] | None] = ContextVar("attempts", default=None)
 
@@ -34,7 +34,6 @@ def count(what: Counted, amount: float = 1) -> None:
         counts[what] = counts.get(what, 0) + amount
 
 
-def counted_facts(counts: dict[str, float]) -> dict[str, Any]:
-    """Return the counts that say more than that one attempt was made, as fields of an event."""
-    facts = {what: round(amount, 3) for what, amount in counts.items()}
-    return {what: amount for what, amount in facts.items() if amount > (what == "attempts")}
+def counted_facts(counts: Mapping[str, float]) -> dict[str, float]:
+    """Return the counts as fields of an event, seconds with three places."""
+    return {what: round(amount, 3) for what, amount in counts.items() if amount}

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal
 
+from lib._util.attempts import counted_facts, counting
 from lib._util.clock import Clock
 
 OperationKind = Literal["retriever", "reranker", "embedding"]
@@ -89,12 +90,15 @@ def operation(kind: OperationKind, **facts: Any) -> Generator[dict[str, Any]]:
         yield facts
         return
     token = _CURRENT.set((current[0], number))
+    counts: dict[str, float] = {}
     try:
-        yield facts
+        with counting() as counts:
+            yield facts
     except BaseException as error:
         facts["error"] = type(error).__name__
         raise
     finally:
+        facts |= counted_facts(counts)
         current[0].end(number)
         _CURRENT.reset(token)
 

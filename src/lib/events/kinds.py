@@ -35,8 +35,9 @@ that readers could not read, see `lib.events.payloads`.
                         epoch?
     tool.checked        key, call_id, answer, reason? (of an interrupted call: what the tool's check
                         answers, one of `CHECK_ANSWERS`)
-    tool.completed      key, call_id, output, truncated?
-    tool.failed         key, call_id, reason, code, message
+    tool.completed      key, call_id, output, truncated?, retries?, fallbacks?, hedges?, waited_s?
+    tool.failed         key, call_id, reason, code, message, retries?, fallbacks?, hedges?,
+                        waited_s?
     approval.requested  key, call_id, name, args, reason?, repeats? (the key of an equal call of the
                         run whose outcome is unknown), version? (as in tool.requested)
     approval.decided    signal_id, key, approved, comment?
@@ -74,8 +75,10 @@ A tool request that is `unstarted` never had an effect: its result stands in the
 A call of an agent that ends `unstarted` was blocked by a guard: there is no run of that id.
 `operations`, on the result of a tool call, lists the operations of the tool, each {kind
 (retriever, reranker or embedding), start, end?, under? (the number of the operation that contains
-it), model?, source?, k?, count?, dimensions?, query?, documents? [{id, score?}], error?}; no
-text of documents.
+it), model?, source?, k?, count?, dimensions?, query?, documents? [{id, score?}], error?,
+retries?, fallbacks?, hedges?, waited_s?}; no text of documents. `retries` counts further attempts,
+`fallbacks` services that were given up for the next, `hedges` attempts beside a slow one, and
+`waited_s` is how long a rate limiter has made the call wait, in seconds.
 `reason` of a failure is one of `REASONS`; `outcome` of a run is one of `OUTCOMES`.
 """
 

@@ -118,9 +118,18 @@ MCP: Final[Mapping[str, str]] = {
 KEY: Final = "lib.key"
 ATTEMPTS: Final = "lib.attempts"
 FAILED_MODELS: Final = "lib.failed_models"
+FALLBACKS: Final = "lib.fallbacks"
 HEDGES: Final = "lib.hedges"
+RETRIES: Final = "lib.retries"
 WAITED_S: Final = "lib.waited_s"
 REFUSED: Final = "lib.refused"
+COUNTS: Final[Mapping[str, str]] = {
+    "retries": RETRIES,
+    "fallbacks": FALLBACKS,
+    "hedges": HEDGES,
+    "waited_s": WAITED_S,
+}
+"""Fields of a tool call's result, or of an operation in it, that count its attempts."""
 RESUMES: Final = "lib.resumes"
 OMITTED: Final = "lib.input.omitted"
 REASON: Final = "lib.reason"

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from lib._util.attempts import count
 from lib._util.clock import Clock
 from lib.errors import LibError, RemoteError
 from lib.resilience.deadlines import time_left_s
@@ -115,4 +116,5 @@ async def retry(
                 raise
             if on_retry is not None:
                 on_retry(failed, error, delay_s)
+        count("retries")
         await clock.sleep(delay_s)

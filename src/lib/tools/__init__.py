@@ -20,6 +20,7 @@ from lib.tools.toolset import OpenToolset, Toolset
 
 if TYPE_CHECKING:
     from lib.tools.function import FunctionTool, tool
+    from lib.tools.resilient import resilient_tool
 
 __all__ = [
     "CannotTell",
@@ -37,6 +38,7 @@ __all__ = [
     "ToolError",
     "ToolRegistry",
     "Toolset",
+    "resilient_tool",
     "tool",
 ]
 
@@ -45,6 +47,7 @@ if not TYPE_CHECKING:  # type checkers are to see misspelt names
         __name__,
         {
             "FunctionTool": "lib.tools.function",
+            "resilient_tool": "lib.tools.resilient",
             "tool": "lib.tools.function",
         },
     )

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from lib.vector.embed.cohere import CohereEmbedder
     from lib.vector.embed.lsa import LSAEmbedder
     from lib.vector.embed.openai import OpenAIEmbedder
+    from lib.vector.embed.resilient import ResilientEmbedder
     from lib.vector.embed.sentence_transformer import SentenceTransformerEmbedder
     from lib.vector.embed.voyage import VoyageEmbedder
     from lib.vector.hybrid import HybridBackedStore
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from lib.vector.rerank.http import VoyageReranker as RerankerB
     from lib.vector.rerank.index import RerankingIndex
     from lib.vector.rerank.llm import LLMReranker
+    from lib.vector.rerank.resilient import ResilientReranker
     from lib.vector.stores.chroma import ChromaVectorStore
     from lib.vector.stores.chroma import ChromaVectorStore as EmbeddedVectorStoreB
     from lib.vector.stores.lancedb import LanceDBVectorStore
@@ -106,6 +108,8 @@ __all__ = [
     "RerankerA",
     "RerankerB",
     "RerankingIndex",
+    "ResilientEmbedder",
+    "ResilientReranker",
     "SQLiteVectorStore",
     "ScanStore",
     "SentenceTransformerEmbedder",
@@ -153,6 +157,8 @@ if not TYPE_CHECKING:  # type checkers are to see misspelt names
             "RerankerB": "lib.vector.rerank.http:VoyageReranker",
             "RerankingIndex": "lib.vector.rerank.index",
             "SQLiteVectorStore": "lib.vector.stores.sqlite",
+            "ResilientEmbedder": "lib.vector.embed.resilient",
+            "ResilientReranker": "lib.vector.rerank.resilient",
             "SentenceTransformerEmbedder": "lib.vector.embed.sentence_transformer",
             "ServerVectorStoreA": "lib.vector.stores.qdrant:QdrantVectorStore",
             "TenantVectorStore": "lib.vector.tenant",

@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Any, Final, TypeVar, cast
 
 from lib._util.clock import Clock
@@ -18,6 +19,8 @@ from lib.http.client import HTTPClient
 from lib.http.failures import reported_error, status_error
 from lib.llm.api.endpoint import server_address, server_headers
 from lib.resilience import RetryPolicy, retry
+from lib.resilience.protect import Protection
+from lib.resilience.services import elsewhere
 
 T = TypeVar("T")
 
@@ -26,6 +29,7 @@ VOYAGE_URL: Final = "https://api.voyageai.com"
 _ATLAS_URL: Final = "https://ai.mongodb.com"
 _ATLAS_KEY: Final = "al-"
 _OK: Final = 200
+_BYTES_PER_TOKEN: Final = 4
 
 
 def cohere_account(
@@ -130,6 +134,13 @@ class ModelServer:
             unreadable=InvalidReply,
         )
         self._retries, self._clock, self._jitter = retries, clock, jitter
+        self._protection: Protection | None = None
+
+    def protected(self, protection: Protection) -> ModelServer:
+        """Return the same server behind a breaker and a limiter: each request is one attempt."""
+        server = copy(self)
+        server._protection = protection  # noqa: SLF001 - a copy of its own
+        return server
 
     async def ask(self, body: Mapping[str, Any], read: Callable[[dict[str, Any]], T]) -> T:
         """Return what `read` makes of the answer.
@@ -145,11 +156,24 @@ class ModelServer:
         # Strict servers refuse a whole request for a lone surrogate in one text.
         content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
 
-        async def attempt() -> T:
-            answer = await self._post(content)
-            return await asyncio.to_thread(lambda: read(_fields(answer)))
+        def make(answer: bytes) -> tuple[T, int | None]:
+            fields = _fields(answer)
+            return read(fields), _used(fields)
 
-        return await retry(attempt, policy=self._retries, clock=self._clock, random=self._jitter)
+        async def attempt() -> T:
+            if self._protection is None:
+                return (await asyncio.to_thread(make, await self._post(content)))[0]
+            async with self._protection.attempt(len(content) // _BYTES_PER_TOKEN) as made:
+                result, made.tokens = await asyncio.to_thread(make, await self._post(content))
+            return result
+
+        return await retry(
+            attempt,
+            policy=self._retries,
+            clock=self._clock,
+            random=self._jitter,
+            is_retryable=elsewhere(),  # a refusal is for the caller, who may know another server
+        )
 
     async def aclose(self) -> None:
         """Close the connections that it has opened."""
@@ -165,6 +189,13 @@ class ModelServer:
             if answer.media_type == "text/html":
                 raise InvalidReply("the server answered with a web page: check base_url")
             return await answer.read()
+
+
+def _used(answer: Mapping[str, Any]) -> int | None:
+    """Return the tokens that an answer says were used, None if it says nothing."""
+    usage = answer.get("usage")
+    total = cast("dict[str, Any]", usage).get("total_tokens") if isinstance(usage, dict) else None
+    return total if isinstance(total, int) and total > 0 else None
 
 
 def _fields(content: bytes) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from lib.llm.replies import deltas_of, is_empty
 from lib.resilience import RetryPolicy, is_retryable, retry
 from lib.resilience.deadlines import deadline
 from lib.resilience.hedge import Claim, hedged
+from lib.resilience.services import elsewhere
 
 MAX_TRIES: Final = 32
 """The most attempts of a call that are listed in its result."""
@@ -191,7 +192,7 @@ class LLMHandler:
             policy=self._retries,
             clock=model_call.call.clock,
             random=self._jitter.random,
-            is_retryable=is_retryable if following is None else _is_retryable_here,
+            is_retryable=is_retryable if following is None else elsewhere(),
             on_retry=partial(_log_retry, model_call.request, self._retries),
         )
 
@@ -415,11 +416,6 @@ class _ModelCall:
 
     def _model_of(self, client: LLMClient) -> str | None:
         return self.request.data.get("model") if client is self._first else client.model
-
-
-def _is_retryable_here(error: LibError) -> tuple[bool, float | None]:
-    """Return what `is_retryable` does; what was refused without being sent goes elsewhere."""
-    return (False, None) if isinstance(error, CircuitOpen | RateLimited) else is_retryable(error)
 
 
 def _as_clients(value: LLMClient | Sequence[LLMClient]) -> list[LLMClient]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any, Final, TypeVar, cast
 
+from lib._util.attempts import counted_facts, counting
 from lib._util.json import copied
 from lib._util.operations import Notebook
 from lib.content.hygiene import clean, fenced, new_boundary
@@ -42,18 +43,19 @@ _RESULTS = frozenset({k.TOOL_COMPLETED, k.TOOL_FAILED})
 
 
 def recording_operations(handle: F) -> F:
-    """Wrap a handler's `handle` so that searches inside it stand in the result, as `operations`."""
+    """Wrap a handler's `handle` so that the result tells of the searches and retries inside it."""
 
     @wraps(handle)
     async def noted(handler: object, call: Call) -> Sequence[PendingEvent]:
         notebook = Notebook(call.clock)
-        with notebook.open():
+        with notebook.open(), counting() as counts:
             pending_events = await handle(handler, call)
         operations = notebook.to_json()
-        if not operations:
+        facts = {**counted_facts(counts), **({"operations": operations} if operations else {})}
+        if not facts:
             return pending_events
         return [
-            replace(pending, data={**pending.data, "operations": operations})
+            replace(pending, data={**pending.data, **facts})
             if pending.kind in _RESULTS
             else pending
             for pending in pending_events

@@ -188,7 +188,7 @@ def tool_completed(run: RunSpans, event: Event, key: str) -> None:
     output = data.get("output")
     _answer(run, event, key, {"content": output})
     _add_operations(run, event, key)
-    attributes = {a.TOOL_TRUNCATED: number(data.get("truncated")), **_mcp(data)}
+    attributes = {a.TOOL_TRUNCATED: number(data.get("truncated")), **_mcp(data), **_counts(data)}
     run.finish(event.at, "tool", key, attributes, shown=run.content.show(output))
 
 
@@ -198,7 +198,7 @@ def tool_failed(run: RunSpans, event: Event, key: str) -> None:
     _answer(run, event, key, {"content": data.get("message"), "is_error": True})
     _add_operations(run, event, key)
     error = {"type": data.get("code"), "message": data.get("message")}
-    _fail(run, event, "tool", key, error=error, attributes=_mcp(data))
+    _fail(run, event, "tool", key, error=error, attributes=_mcp(data) | _counts(data))
 
 
 def approval_requested(run: RunSpans, event: Event, key: str) -> None:
@@ -242,6 +242,11 @@ def _answer(run: RunSpans, event: Event, key: str, result: Mapping[str, Any]) ->
     """Add the result of a call to the conversation."""
     part = {"type": "tool_result", "call_id": event.data.get("call_id"), **result}
     run.conversation.answer(key, {"role": "tool", "parts": [part]})
+
+
+def _counts(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how often a call was tried again, and how long it has waited."""
+    return {attribute: number(data.get(field)) for field, attribute in a.COUNTS.items()}
 
 
 def _mcp(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -288,6 +293,7 @@ def _add_operation(
         a.DIMENSIONS: number(facts.get("dimensions")),
         a.DOCUMENT_COUNT: number(facts.get("count")),
         a.ERROR_TYPE: error,
+        **_counts(facts),
     }
     what = source if kind == "retriever" else model
     query, found = (

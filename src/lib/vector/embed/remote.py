@@ -6,7 +6,8 @@ import asyncio
 import base64
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Final, TypeVar, cast
+from copy import copy
+from typing import Any, ClassVar, Final, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from lib._util.contexts import AsyncClosable
 from lib._util.turns import turn
 from lib.errors import InvalidReply, VectorError
+from lib.resilience.protect import Protection
 from lib.vector.contract import Purpose
 from lib.vector.remote import ModelServer
 
@@ -231,6 +233,12 @@ class RemoteEmbedder(AsyncClosable, ABC):
         for row in rows:
             _check_length(row.shape[1], rows[0].shape[1])
         return np.concatenate(rows) if rows else np.zeros((0, self._dimension or 0), np.float32)
+
+    def protected(self, protection: Protection) -> Self:
+        """Return the same embedder behind a breaker and a limiter: each request is one attempt."""
+        embedder = copy(self)
+        embedder._server = self._server.protected(protection)  # noqa: SLF001 - a copy of its own
+        return embedder
 
     async def aclose(self) -> None:
         """Close the connections that it has opened."""

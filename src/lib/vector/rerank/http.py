@@ -8,13 +8,15 @@ import math
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
-from typing import Any, ClassVar, Final, cast
+from typing import Any, ClassVar, Final, Self, cast
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib._util.contexts import AsyncClosable
 from lib.errors import InvalidReply, LLMError
 from lib.resilience import RetryPolicy
+from lib.resilience.protect import Protection
 from lib.vector.remote import COHERE_URL, VOYAGE_URL, ModelServer, cohere_account, voyage_account
 from lib.vector.rerank.contract import best_first
 
@@ -83,6 +85,12 @@ class HTTPReranker(AsyncClosable, ABC):
             return await self._judge(query, list(judged), wanted)
 
         return await best_first(query, texts, k, judge)
+
+    def protected(self, protection: Protection) -> Self:
+        """Return the same reranker behind a breaker and a limiter: each request is one attempt."""
+        reranker = copy(self)
+        reranker._server = self._server.protected(protection)  # noqa: SLF001 - a copy of its own
+        return reranker
 
     async def aclose(self) -> None:
         """Close the connections that it has opened."""
