@@ -49,6 +49,7 @@
     │   ├── NotFitted
     │   ├── ConsistencyTimeout
     │   └── TenantViolation (also StoreError)
+    ├── FactNotFound
     └── ExportError
 
 Messages are lower case and say what happened, the rule, and the way out. None holds a vector, a
@@ -72,6 +73,7 @@ __all__ = [
     "DimensionMismatch",
     "EngineError",
     "ExportError",
+    "FactNotFound",
     "FetchBlocked",
     "HybridUnavailable",
     "IdempotencyMismatch",
@@ -685,6 +687,14 @@ class TenantViolation(VectorError, StoreError):
 
 
 # -- trace sinks -----------------------------------------------------------------------------------
+
+
+class FactNotFound(LibError):
+    """The user has no fact of this id in the memory."""
+
+    def __init__(self, fact_id: str) -> None:
+        self.fact_id: str = fact_id
+        super().__init__(f"there is no fact {fact_id!r} of this user: list the facts for their ids")
 
 
 class ExportError(LibError):

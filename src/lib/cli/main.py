@@ -13,6 +13,7 @@ from lib.errors import LibError
 COMMANDS: Final = {
     "demo": ("lib.cli.demo", "Ask a question about a folder of documents."),
     "mcp": ("lib.cli.mcp", "Serve tools and agents to clients of the Model Context Protocol."),
+    "memory": ("lib.cli.memory", "Show, correct and forget what agents remember of users."),
     "privacy": ("lib.cli.privacy", "Erase runs and tenants for good, and what has expired."),
     "store": ("lib.cli.store", "Look into an event store."),
     "trace": ("lib.cli.trace", "Show what a run did, as a waterfall or as a page."),

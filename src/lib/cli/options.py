@@ -14,6 +14,7 @@ ORDER: Final = (
         "data",
         "blobs",
         "vectors",
+        "memories",
         "prefix",
         "dimension",
         "metric",
@@ -22,7 +23,17 @@ ORDER: Final = (
         "provider",
     ),
     # what of it
-    *("tenant", "user", "namespaces", "namespace", "only_open", "roots", "older_than", "open_too"),
+    *(
+        "tenant",
+        "user",
+        "namespaces",
+        "namespace",
+        "only_open",
+        "roots",
+        "superseded",
+        "all_of_user",
+    ),
+    *("older_than", "not_recalled_for", "open_too"),
     *("question", "vector", "like", "hybrid", "filter", "k", "happened", "result", "priced", "by"),
     *("limit", "depth", "width", "content", "deep", "batch_size"),
     # how

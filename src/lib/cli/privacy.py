@@ -19,6 +19,7 @@ from lib.cli.terminal import json_line, text_line
 from lib.errors import RunNotFound, StoreError
 from lib.events import DirectoryBlobStore, EventStore
 from lib.events.urls import StoreURL, store_at
+from lib.memory import Memory
 from lib.privacy import Erased, collect_blobs, erase_run, erase_tenant, expire
 from lib.vector import Metric
 from lib.vector.tenant import TenantVectorStore
@@ -106,8 +107,17 @@ def command() -> None:
 @command.command("erase-run")
 @common
 @click.argument("run_id", metavar="RUN")
+@click.option(
+    "--memory",
+    "memories",
+    multiple=True,
+    type=vector_stores.StoreParam(),
+    help="A memory with facts from RUN; may be repeated.",
+)
 @_force_option
-def erase_run_(run_id: str, *, force: bool, **options: Any) -> None:
+def erase_run_(
+    run_id: str, *, memories: tuple[StoreName, ...], force: bool, **options: Any
+) -> None:
     """Erase a RUN of STORE and everything that descends from it.
 
     RUN is the id of a run, or the beginning of one.
@@ -121,9 +131,19 @@ def erase_run_(run_id: str, *, force: bool, **options: Any) -> None:
             found = await _full_id(store, run_id)
             if found != run_id:
                 click.echo(text_line(f"{run_id} is run {found}"), err=True)
-        return await erase_run(
-            store, found, blobs=common_options.blob_store, force=force, dry_run=dry_run
-        )
+        async with AsyncExitStack() as stack:
+            opened = [
+                Memory(await stack.enter_async_context(vector_stores.reading(name)))
+                for name in memories
+            ]
+            return await erase_run(
+                store,
+                found,
+                blobs=common_options.blob_store,
+                memories=opened,
+                force=force,
+                dry_run=dry_run,
+            )
 
     _carry_out(common_options, work)
 
@@ -143,7 +163,7 @@ async def _full_id(store: EventStore, prefix: str) -> str:
     "--vectors",
     multiple=True,
     type=vector_stores.StoreParam(),
-    help="A vector store with records of TENANT; may be repeated.",
+    help="A vector store or memory with records of TENANT; may be repeated.",
 )
 @click.option("--prefix", default="", help="Of the namespaces of all tenants there.")
 @click.option("--dimension", type=click.IntRange(min=1), help="If a vector store does not tell.")

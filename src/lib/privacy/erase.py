@@ -2,7 +2,7 @@
 
 What is erased: the events of the runs, their marks (dead letters of the bus among them), the blobs
 to which no other run refers, and with a tenant the records of its vector stores with their
-full-text indexes. A tombstone is left of each run, which holds a hash of its id, a count and a
+full-text indexes; of a run, what memories know from it alone. A tombstone is left of each run, which holds a hash of its id, a count and a
 time; so nothing can ever be appended under that id again.
 
 What is not, since it is out of reach: traces that were exported, backups and
@@ -45,6 +45,22 @@ class TenantRecords(Protocol):
         ...
 
 
+class RunFacts(Protocol):
+    """What is remembered from runs; `lib.memory.Memory` is one."""
+
+    async def count_runs(
+        self, runs: Iterable[str], *, tenant: str | None = None, user: str | None = None
+    ) -> int:
+        """Return how many facts are known from these runs alone."""
+        ...
+
+    async def erase_runs(
+        self, runs: Iterable[str], *, tenant: str | None = None, user: str | None = None
+    ) -> int:
+        """Erase those facts, and the runs from among the sources of others; return how many."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Erased:
     """Counts of what one call erased, or would erase in a dry run.
@@ -52,7 +68,7 @@ class Erased:
     Attributes:
         events: of these runs.
         blobs: to which no other run referred; a dry run counts all to which these runs refer.
-        vectors: records of vector stores.
+        vectors: records of vector stores, facts of memories among them.
         parent_id: the run that had started the one that was erased, where that is left. Its log
             still holds the question to it and its answer.
         root_id: the run to erase if that is to go, too.
@@ -82,6 +98,7 @@ async def erase_run(
     run_id: str,
     *,
     blobs: BlobStore | None = None,
+    memories: Sequence[RunFacts] = (),
     force: bool = False,
     dry_run: bool = False,
 ) -> Erased:
@@ -98,6 +115,8 @@ async def erase_run(
         store: the logs.
         run_id: the run, a root or not.
         blobs: the store of their large content; None leaves it, for `collect_blobs` to find.
+        memories: facts that are known from these runs alone go, too. What an open run learns
+            afterwards stays: let it end first.
         force: erase open runs, too. Nothing is appended to them: a worker that drives one meets
             `RunErased` at its next step and stops. What it put into the blob store since then is
             left for `collect_blobs`.
@@ -114,10 +133,26 @@ async def erase_run(
     erased = await _left_above(store, run_id, family)
     while family:
         _refuse_open([] if force else family)
+        erased += await _forget(memories, family, dry_run=dry_run)
         erased += await _erase(store, family, blobs, dry_run=dry_run)
         names += [info.run_id for info in family if info.run_id != run_id]
         family = [] if dry_run else await _family(store, names)  # one may have begun meanwhile
     return erased
+
+
+async def _forget(
+    memories: Sequence[RunFacts], runs: Sequence[RunInfo], *, dry_run: bool
+) -> Erased:
+    """Erase what is remembered from runs, before their logs: those tell whose runs they are."""
+    owners: dict[tuple[str | None, str | None], list[str]] = {}
+    for info in runs:
+        owners.setdefault((info.tenant, info.user), []).append(info.run_id)
+    counts = [
+        await (memory.count_runs if dry_run else memory.erase_runs)(ids, tenant=tenant, user=user)
+        for memory in memories
+        for (tenant, user), ids in owners.items()
+    ]
+    return Erased(vectors=sum(counts))
 
 
 async def _left_above(store: EventStore, run_id: str, family: Sequence[RunInfo]) -> Erased:
