@@ -40,6 +40,7 @@ MUST_STAY = {
     "src/lib/events/payloads.py": ({"misfit"}, STORED),
     "src/lib/guards/judge.py": ({"whoever"}, "words of a prompt"),
     "src/lib/guards/signals.py": ({"told", "asked"}, "words of attacks"),
+    "src/lib/memory/facts.py": ({"nobody"}, "words of users"),
     "src/lib/observe/export/outbox.py": ({"owed"}, STORED),
     "tests/fakes/random_logs.py": ({"misfit"}, STORED),
     "tests/properties/test_malformed_events.py": ({"misfit"}, STORED),

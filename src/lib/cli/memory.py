@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import click
 from rich.console import Console
@@ -25,10 +25,10 @@ from lib.vector.urls import StoreName
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-VARIABLE = "LIB_MEMORY_STORE"
+VARIABLE: Final = "LIB_MEMORY_STORE"
 """The environment variable that names the memory, where it is not the event store's."""
 
-_NAMED = 3
+_NAMED: Final = 3
 """Facts that the message about an ambiguous prefix names."""
 
 _store_argument = click.argument("store", type=StoreParam())
@@ -69,11 +69,15 @@ def command() -> None:
 
 
 @asynccontextmanager
-async def _opened(name: StoreName, model: str | None = None) -> AsyncGenerator[Memory]:
-    """Open the memory in a store that exists, with an embedder where texts are written."""
+async def _opened(
+    name: StoreName, model: str | None = None, *, writes: bool = False
+) -> AsyncGenerator[Memory]:
+    """Open the memory in a store that exists, with an embedder where it writes texts."""
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(reading(name))
         if model is None:
+            if writes and store.dimension != 1:
+                raise click.UsageError("this memory has an embedder: name its --model")
             yield Memory(store)
             return
         try:
@@ -134,9 +138,8 @@ def show(
     if as_json:
         click.echo(json_line(data))
         return
-    for name, value in data.items():
-        shown = ", ".join(value) if isinstance(value, list) else value
-        click.echo(text_line(f"{name.replace('_', ' ')}: {shown}"))
+    for name, value in {**data, "sources": ", ".join(data["sources"])}.items():
+        click.echo(text_line(f"{name.replace('_', ' ')}: {value}"))
 
 
 @command.command()
@@ -164,7 +167,7 @@ def correct(
         raise click.UsageError("expected a TEXT, got an empty one; `lib memory forget` deletes")
 
     async def corrected() -> Fact:
-        async with _opened(store, model) as memory:
+        async with _opened(store, model, writes=True) as memory:
             old = await _fact(memory, fact, tenant, user)
             return await memory.correct(old.id, text, tenant=tenant, user=user)
 

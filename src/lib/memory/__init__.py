@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         ModelExtractor,
         Rule,
         RuleExtractor,
-        Said,
+        UserMessages,
     )
     from lib.memory.facts import Fact
     from lib.memory.memory import Memory
@@ -35,7 +35,7 @@ __all__ = [
     "Remembered",
     "Rule",
     "RuleExtractor",
-    "Said",
+    "UserMessages",
 ]
 
 if not TYPE_CHECKING:  # type checkers are to see misspelt names
@@ -52,6 +52,6 @@ if not TYPE_CHECKING:  # type checkers are to see misspelt names
             "Remembered": "lib.memory.changes",
             "Rule": "lib.memory.extract",
             "RuleExtractor": "lib.memory.extract",
-            "Said": "lib.memory.extract",
+            "UserMessages": "lib.memory.extract",
         },
     )

@@ -1,4 +1,4 @@
-"""What remembering changes: facts are added, said again, or take the place of others. Pure."""
+"""Changes of a memory: facts are added, said again, or take the place of others. Pure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
-    """What remembering has changed.
+    """The changes that remembering has made.
 
     Attributes:
         added: facts that are new.
@@ -82,7 +82,7 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where facts come from.
+    """The origin of facts.
 
     Attributes:
         tenant: whose memory it is.
@@ -101,17 +101,17 @@ class Changes:
     """The facts of one user that are at hand, and what candidates change in them."""
 
     def __init__(
-        self, known: Iterable[Fact], origin: Origin, is_near: Callable[[str, Fact], bool]
+        self, facts: Iterable[Fact], origin: Origin, is_near: Callable[[str, Fact], bool]
     ) -> None:
         """Take what is known.
 
         Args:
-            known: every fact that a candidate may meet: of its id and its key, and those that
+            facts: every fact that a candidate may meet: of its id and its key, and those that
                 were shown to the extractor.
             origin: of the candidates.
             is_near: returns True if a text is near enough to a fact to say the same.
         """
-        self._facts = {fact.id: fact for fact in known}
+        self._facts = {fact.id: fact for fact in facts}
         self._before = dict(self._facts)
         self._origin = origin
         self._is_near = is_near

@@ -20,26 +20,26 @@ MAX_CANDIDATES: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
-    """What an extractor reads.
+class UserMessages:
+    """The new words of a user, for an extractor, and what is known already.
 
     Attributes:
         texts: the user's own words, message by message.
-        known: current facts about this user that have to do with them.
+        facts: current facts about this user that have to do with them.
         said_at: when they were said.
         client: the model of the agent, for an extractor without one of its own; None without an
             agent.
     """
 
     texts: Sequence[str]
-    known: Sequence[Fact]
+    facts: Sequence[Fact]
     said_at: datetime
     client: LLMClient | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extraction:
-    """What an extractor has found, and what a model has used for it.
+    """The facts that an extractor has found, and what a model has used for it.
 
     Attributes:
         candidates: the facts.
@@ -55,7 +55,7 @@ class Extraction:
 
 
 Found: TypeAlias = Iterable[Candidate] | Extraction
-Extractor: TypeAlias = Callable[[Said], Found | Awaitable[Found]]
+Extractor: TypeAlias = Callable[[UserMessages], Found | Awaitable[Found]]
 """Any function, sync or async, that returns candidates with the quotes that they rest on."""
 
 
@@ -172,11 +172,11 @@ class RuleExtractor:
         """
         self._rules = [(re.compile(rule.pattern, re.IGNORECASE), rule) for rule in rules]
 
-    def __call__(self, said: Said) -> list[Candidate]:
+    def __call__(self, messages: UserMessages) -> list[Candidate]:
         """Return what the rules find, in the order in which it was said."""
         return [
             candidate
-            for text in said.texts
+            for text in messages.texts
             for sentence in _SENTENCE.findall(text[:MAX_SAID_CHARS])
             if sentence.strip() and not _NOT_A_STATEMENT.search(sentence)
             for candidate in self._of_sentence(sentence)
@@ -263,54 +263,54 @@ class ModelExtractor:
         self._client = client
         self._system = f"{_SYSTEM}\n{instructions}".strip()
 
-    async def __call__(self, said: Said) -> Extraction:
+    async def __call__(self, messages: UserMessages) -> Extraction:
         """Return what the model finds.
 
         Raises:
             LLMError: the model failed, or its reply does not fit; or there is no model.
         """
-        client = self._client or said.client
+        client = self._client or messages.client
         if client is None:
             raise LLMError("there is no model to find facts with: use ModelExtractor(client)")
-        messages = [Message.system(self._system), Message.user(_prompt(said))]
-        reply = await client.complete(messages, output=_SCHEMA)
+        prompt = [Message.system(self._system), Message.user(_prompt(messages))]
+        reply = await client.complete(prompt, output=_SCHEMA)
         found: Any = parse_output(reply, _SCHEMA)
         return Extraction(
-            candidates=[_candidate(each, said) for each in found["facts"][:MAX_CANDIDATES]],
+            candidates=[_candidate(each, messages) for each in found["facts"][:MAX_CANDIDATES]],
             usage=reply.usage,
             model=reply.model or client.model,
             provider=getattr(client, "provider", None),
         )
 
 
-def _prompt(said: Said) -> str:
-    known = [
+def _prompt(messages: UserMessages) -> str:
+    facts = [
         {"number": number, "text": fact.text, "key": fact.key, "said": iso(fact.said_at)}
-        for number, fact in enumerate(said.known, 1)
+        for number, fact in enumerate(messages.facts, 1)
     ]
-    words = "\n\n".join(said.texts)[-MAX_SAID_CHARS:]
+    words = "\n\n".join(messages.texts)[-MAX_SAID_CHARS:]
     return (
-        f"Now: {iso(said.said_at)}\n\nKnown facts:\n"
-        f"{fenced(canonical(known), source='memory')}\n\n"
+        f"Now: {iso(messages.said_at)}\n\nKnown facts:\n"
+        f"{fenced(canonical(facts), source='memory')}\n\n"
         f"What the user has said:\n{fenced(words, source='the user')}"
     )
 
 
-def _candidate(found: Mapping[str, Any], said: Said) -> Candidate:
+def _candidate(found: Mapping[str, Any], messages: UserMessages) -> Candidate:
     return Candidate(
         text=found["text"],
         key=found["key"],
         quote=found["quote"],
         confidence=float(found["confidence"]),
-        same_as=_known(found["same_as"], said),
-        replaces=[name for number in found["replaces"] if (name := _known(number, said))],
+        same_as=_shown_id(found["same_as"], messages),
+        replaces=[name for number in found["replaces"] if (name := _shown_id(number, messages))],
         until=_date(found["until"]),
     )
 
 
-def _known(number: int, said: Said) -> str:
+def _shown_id(number: int, messages: UserMessages) -> str:
     """Return the id of a known fact by its number, "" if there is none: models make up numbers."""
-    return said.known[number - 1].id if 1 <= number <= len(said.known) else ""
+    return messages.facts[number - 1].id if 1 <= number <= len(messages.facts) else ""
 
 
 def _date(text: str) -> datetime | None:

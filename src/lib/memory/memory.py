@@ -27,11 +27,11 @@ from lib.memory.changes import (
     Remembered,
     remembered_before,
 )
-from lib.memory.extract import Extraction, Extractor, ModelExtractor, Said, grounded
+from lib.memory.extract import Extraction, Extractor, ModelExtractor, UserMessages, grounded
 from lib.memory.facts import Fact, fact_id, fact_of, likeness, tidy, tidy_key
 from lib.memory.places import UserRecords, purge, tenant_records, tenants_of, users_of
 from lib.privacy.detect import CardDetector, SecretDetector, find
-from lib.vector import Embedder, EmbeddingIndex, Record, VectorStore
+from lib.vector import Embedder, EmbeddingIndex, Hit, Record, VectorStore
 from lib.vector.contract import is_searchable_by_keywords
 from lib.vector.tenant import TenantVectorStore
 from lib.vector.urls import open_vector_store
@@ -45,6 +45,7 @@ _log = logging.getLogger("lib.memory")
 _SECRETS: Final = (SecretDetector(), CardDetector())
 _CURRENT: Final = {"current": True}
 _DAY: Final = timedelta(days=1)
+_CANDIDATES: Final = 4  # for each fact that is wanted
 _RANK_CONSTANT: Final = 60
 _RECENCY: Final = 0.25
 """The weight of the order by time, beside that of the search."""
@@ -215,7 +216,7 @@ class Memory:
 
     async def learn(
         self,
-        said: Sequence[str],
+        texts: Sequence[str],
         *,
         source: str,
         tenant: str | None = None,
@@ -229,8 +230,8 @@ class Memory:
         call that was cut off leaves all of its facts or none.
 
         Args:
-            said: the user's own words, message by message. Give it no results of tools, no
-                documents and no words of agents: what stands in `said` is taken for the user's.
+            texts: the user's own words, message by message. Give it no results of tools, no
+                documents and no words of agents: they are taken for the user's.
             source: the id of the run in which they were said.
             tenant: whose memory it is.
             user: the person; None for what belongs to the tenant.
@@ -249,18 +250,18 @@ class Memory:
         async with self._writing(tenant, user) as records:
             if before := await _of_source(records, source):
                 return remembered_before(before, source)
-            texts = [text for text in said if text.strip()]
+            texts = [text for text in texts if text.strip()]
             if not texts:
                 return Remembered()
-            known = await self._search(records, "\n".join(texts), MAX_SHOWN)
+            shown = await self._search(records, "\n".join(texts), MAX_SHOWN)
             found = self._extractor(
-                Said(texts=texts, known=known, said_at=origin.said_at, client=client)
+                UserMessages(texts=texts, facts=shown, said_at=origin.said_at, client=client)
             )
             extraction = await found if isawaitable(found) else found
             if not isinstance(extraction, Extraction):
                 extraction = Extraction(candidates=list(extraction))
             candidates, left_out = _storable(extraction.candidates, texts, origin)
-            done = await self._apply(records, candidates, origin, known)
+            done = await self._apply(records, candidates, origin, shown)
         return replace(
             done,
             left_out=left_out,
@@ -274,14 +275,14 @@ class Memory:
         records: UserRecords,
         candidates: Sequence[Candidate],
         origin: Origin,
-        known: Iterable[Fact] = (),
+        shown: Iterable[Fact] = (),
         *,
         why: str | None = None,
     ) -> Remembered:
         """Compare candidates with what is known, and store what that changes in one write."""
         if not candidates:
             return Remembered()
-        there = {each.id: each for each in await self._touched(records, candidates, origin, known)}
+        there = {each.id: each for each in await self._touched(records, candidates, origin, shown)}
         vectors = await self._vectors([tidy(each.text) for each in candidates])
 
         def is_near(text: str, fact: Fact) -> bool:
@@ -309,14 +310,14 @@ class Memory:
         records: UserRecords,
         candidates: Sequence[Candidate],
         origin: Origin,
-        known: Iterable[Fact],
+        shown: Iterable[Fact],
     ) -> Sequence[Record]:
         """Return the records that candidates may meet."""
         own = [
             fact_id(tidy(each.text), tenant=origin.tenant, user=origin.user) for each in candidates
         ]
         named = [name for each in candidates for name in (each.same_as, *each.replaces) if name]
-        ids = dict.fromkeys([*own, *named, *(fact.id for fact in known)])
+        ids = dict.fromkeys([*own, *named, *(fact.id for fact in shown)])
         found = await records.get(list(ids))
         if keys := sorted({key for each in candidates if (key := tidy_key(each.key))}):
             found += [each async for each in records.read({**_CURRENT, "key": {"$in": keys}})]
@@ -372,8 +373,9 @@ class Memory:
         query = tidy(query, MAX_QUERY_CHARS)
         if not count:
             return []
-        ranked = await self._ranked(records, query, min(count, 4 * k), condition)
-        found = _by_rank_and_time(ranked)
+        found = _by_rank_and_time(
+            await self._ranked(records, query, min(count, _CANDIDATES * k), condition)
+        )
         if count <= k:
             ids = {fact.id for fact in found}
             others = [_fact(each) async for each in records.read(condition) if each.id not in ids]
@@ -382,7 +384,7 @@ class Memory:
 
     async def _ranked(
         self, records: UserRecords, query: str, n: int, condition: Mapping[str, Any]
-    ) -> Sequence[Fact]:
+    ) -> Sequence[Hit]:
         if not query:
             return []
         index = EmbeddingIndex(
@@ -396,7 +398,7 @@ class Memory:
         else:
             hits = []
         records.check(hit.meta for hit in hits)
-        return [fact_of(hit.id, hit.text, hit.meta) for hit in hits]
+        return hits
 
     def _true_now(self, facts: Sequence[Fact]) -> Sequence[Fact]:
         """Return those that have not ended, of each key the newest: two processes may race."""
@@ -679,17 +681,22 @@ def _objection(candidate: Candidate, texts: Sequence[str]) -> str:
     return ""
 
 
-def _by_rank_and_time(ranked: Sequence[Fact]) -> list[Fact]:
-    """Order facts by their rank in the search and, with less weight, by when they were said."""
-    by_time = sorted(ranked, key=lambda fact: fact.said_at, reverse=True)
-    recency = {fact.id: place for place, fact in enumerate(by_time)}
+def _by_rank_and_time(hits: Sequence[Hit]) -> list[Fact]:
+    """Order facts by their rank in the search and, with less weight, by when they were said.
 
-    def score(place: int, fact: Fact) -> float:
-        near = 1 / (_RANK_CONSTANT + place)
-        return near + _RECENCY / (_RANK_CONSTANT + recency[fact.id])
+    Both ranks are fused as in reciprocal rank fusion; what the search found equal has one rank.
+    """
+    facts = [fact_of(hit.id, hit.text, hit.meta) for hit in hits]
+    scores = [hit.score for hit in hits]
+    by_time = sorted(facts, key=lambda fact: fact.said_at, reverse=True)
+    age = {fact.id: place for place, fact in enumerate(by_time)}
 
-    scored = [(score(place, fact), fact) for place, fact in enumerate(ranked)]
-    return [fact for _, fact in sorted(scored, key=lambda pair: (-pair[0], pair[1].id))]
+    def fused(fact: Fact, score: float) -> float:
+        rank = scores.index(score)
+        return 1 / (_RANK_CONSTANT + rank) + _RECENCY / (_RANK_CONSTANT + age[fact.id])
+
+    best = sorted(zip(facts, scores, strict=True), key=lambda pair: (-fused(*pair), pair[0].id))
+    return [fact for fact, _ in best]
 
 
 def _cosine(one: Any, other: Any) -> float:

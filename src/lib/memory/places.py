@@ -1,4 +1,4 @@
-"""Where the facts of a user are: behind three walls, of tenant, user and namespace.
+"""The places of the facts of a user: behind three walls, of tenant, user and namespace.
 
 Each user has a namespace, a sibling of the tenant's own: `TENANT#memory/USER`, and
 `TENANT#memory` for what belongs to the tenant and no user. A tenant's view pins every call to it

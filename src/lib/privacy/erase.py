@@ -1,9 +1,9 @@
 """Erasure for good: of a run with all that descends from it, or of all that a tenant has left.
 
 What is erased: the events of the runs, their marks (dead letters of the bus among them), the blobs
-to which no other run refers, and with a tenant the records of its vector stores with their
-full-text indexes; of a run, what memories know from it alone. A tombstone is left of each run, which holds a hash of its id, a count and a
-time; so nothing can ever be appended under that id again.
+to which no other run refers, what memories know from these runs alone, and with a tenant the
+records of its vector stores with their full-text indexes. A tombstone is left of each run, which
+holds a hash of its id, a count and a time; so nothing can ever be appended under that id again.
 
 What is not, since it is out of reach: traces that were exported, backups and
 replicas, log files, what a consumer of the bus has made of the events, rows that PostgreSQL keeps
@@ -46,7 +46,7 @@ class TenantRecords(Protocol):
 
 
 class RunFacts(Protocol):
-    """What is remembered from runs; `lib.memory.Memory` is one."""
+    """A memory of facts from runs; `lib.memory.Memory` is one."""
 
     async def count_runs(
         self, runs: Iterable[str], *, tenant: str | None = None, user: str | None = None
