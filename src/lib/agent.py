@@ -8,11 +8,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from inspect import isawaitable
-from typing import Any, Generic, TypeAlias, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, cast
 
 from typing_extensions import TypeVar, Unpack
 
-from lib.algorithms import React, Team
+from lib.algorithms import React, Remembering, Team
 from lib.algorithms.react import SUMMARIZER
 from lib.context import Policy, Summarize
 from lib.context.policies import as_policies
@@ -32,6 +32,7 @@ from lib.engine import (
 from lib.engine.api.stream import StreamItem
 from lib.engine.arguments import Input, as_list, require_attribute, type_label
 from lib.engine.handlers.agent_tool import AgentParts, AgentSpec, Start
+from lib.engine.handlers.memory import MemoryHandler
 from lib.engine.handlers.registry import HandlerRegistry
 from lib.events import EventStore
 from lib.guards import Guard
@@ -39,6 +40,9 @@ from lib.llm import LLMClient, PriceBook, Reply, Text, open_client, parse_output
 from lib.llm.models import check_model
 from lib.resilience import RetryPolicy
 from lib.tools import OpenToolset, Tool, Toolset, tool
+
+if TYPE_CHECKING:  # it imports numpy
+    from lib.memory import Memory
 
 T_co = TypeVar("T_co", covariant=True, default=str)
 
@@ -95,6 +99,9 @@ class Agent(Generic[T_co]):
             model if there is one; the first reply counts, and both may cost. None for never.
         prices: for models whose provider states no cost.
         context: what of a long conversation its model is sent, see `lib.context`; by default all.
+        memory: recalls what is known of a run's user before its model is called, and remembers
+            what that user has said when it has answered; see `lib.memory`. What fails there fails
+            no run. An agent that another one calls only recalls.
         algorithm: makes the algorithm of its runs, with the arguments of `React`; a team of agents
             is `Reflexion(judge)`, `Debate([…])` or `Swarm([…])`.
     """
@@ -116,6 +123,7 @@ class Agent(Generic[T_co]):
     hedge_after_s: float | None
     prices: PriceBook | None
     context: tuple[Policy, ...]
+    memory: Memory | None
     algorithm: Callable[..., Algorithm[Any]]
 
     def __init__(
@@ -136,6 +144,7 @@ class Agent(Generic[T_co]):
         hedge_after_s: float | None = None,
         prices: PriceBook | None = None,
         context: Iterable[Policy] = (),
+        memory: Memory | None = None,
         algorithm: Callable[..., Algorithm[Any]] = React,
     ) -> None:
         """Describe an agent; nothing is opened.
@@ -157,6 +166,7 @@ class Agent(Generic[T_co]):
             hedge_after_s: see above.
             prices: see above.
             context: see above.
+            memory: see above.
             algorithm: see above.
 
         Raises:
@@ -186,6 +196,7 @@ class Agent(Generic[T_co]):
             "hedge_after_s": hedge_after_s,
             "prices": prices,
             "context": _checked_context(context),
+            "memory": _checked_memory(memory),
             "algorithm": algorithm,
         }
         for field, value in fields.items():
@@ -369,6 +380,14 @@ class Agent(Generic[T_co]):
         return self._make_algorithm().config()
 
     def _make_algorithm(self) -> Algorithm[Any]:
+        return self._with_memory(self._make_own_algorithm())
+
+    def _with_memory(self, algorithm: Algorithm[Any]) -> Algorithm[Any]:
+        if self.memory is None:
+            return algorithm
+        return Remembering(algorithm, self.memory.config())
+
+    def _make_own_algorithm(self) -> Algorithm[Any]:
         return self.algorithm(
             self.name,
             system=self.instructions if isinstance(self.instructions, str) else "",
@@ -385,10 +404,11 @@ class Agent(Generic[T_co]):
         Args:
             tools: those that a team offers it beside its own.
         """
-        algorithm = self._make_algorithm()
+        algorithm = self._make_own_algorithm()
         members: Mapping[str, AgentParts] = {}
         if isinstance(algorithm, Team):
             members = algorithm.parts()
+        memories = [] if self.memory is None else [self.memory.open()]
         named = [*self.models, *_summarizers(self.context)]
         opened = [open_client(each) for each in named if isinstance(each, str)]
         clients = iter(opened)
@@ -396,21 +416,22 @@ class Agent(Generic[T_co]):
         used, summarizers = every[: len(self.models)], every[len(self.models) :]
         toolsets = [each.open_tools(used) for each in self.toolsets]
 
+        closable: list[Any] = [*opened, *memories, *toolsets]
+        closing = [*(each.aclose for each in closable), *(each.close for each in members.values())]
+
         async def close() -> None:
             async with AsyncExitStack() as stack:
-                for client in opened:
-                    stack.push_async_callback(cast("Any", client).aclose)
-                for toolset in toolsets:
-                    stack.push_async_callback(toolset.aclose)
-                for member in members.values():
-                    stack.push_async_callback(member.close)
+                for each in closing:
+                    stack.push_async_callback(each)
 
         handlers = _member_handlers(members)
         if summarizers:
             handlers[SUMMARIZER] = [self._llm_handler(summarizers)]
+        memory_handlers = [MemoryHandler(each, used[0], prices=self.prices) for each in memories]
+        tool_handlers = self._tool_handlers(toolsets, tools)
         return AgentParts(
-            algorithm=algorithm,
-            handlers=[self._llm_handler(used), *self._tool_handlers(toolsets, tools)],
+            algorithm=self._with_memory(algorithm),
+            handlers=[self._llm_handler(used), *memory_handlers, *tool_handlers],
             close=close,
             members=handlers,
         )
@@ -471,6 +492,12 @@ def _as_models(value: Model | Sequence[Model]) -> tuple[Model, ...]:
         else:
             require_attribute(each, "complete", "a model", "name one, or give a client of one")
     return tuple(models)
+
+
+def _checked_memory(value: Any) -> Memory | None:
+    if value is not None:
+        require_attribute(value, "recall", "a Memory", "use Memory('memory.db')")
+    return value
 
 
 def _checked_context(value: Iterable[Policy]) -> tuple[Policy, ...]:

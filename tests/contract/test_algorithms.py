@@ -5,9 +5,11 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from lib import Agent
-from lib.algorithms import Debate, React, Reflexion, Swarm
+from lib.algorithms import Debate, React, Reflexion, Remembering, Swarm
 from lib.context import ClipToolOutputs, KeepLast, Summarize
+from lib.engine.handlers.memory import MemoryHandler
 from lib.llm import FunctionClient, Message, Reply, ToolCall, ToolResult
+from lib.memory import Memory, RuleExtractor
 from lib.testing.algorithm import AlgorithmContract, World
 from lib.tools import ToolError, tool
 
@@ -144,6 +146,19 @@ ALGORITHMS: dict[str, Callable[[], World]] = {
         algorithm=React(context=[KeepLast(4)]),
         input="What is there?",
         answer=look_on,
+        tools=[look],
+    ),
+    "react, with a memory": lambda: World(
+        algorithm=Remembering(React(), {"learns": True, "shared": True}),
+        input="I like tea. What is there?",
+        answer=answer,
+        tools=[look],
+        handlers=[MemoryHandler(Memory("memory:", extractor=RuleExtractor()))],
+    ),
+    "reflexion, with a memory that is gone": lambda: World(
+        algorithm=Remembering(Reflexion("Be strict."), {"learns": True, "shared": True}),
+        input="What is there?",
+        answer=improve,
         tools=[look],
     ),
     "swarm, with summaries": lambda: World(

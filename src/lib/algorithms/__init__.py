@@ -8,12 +8,22 @@ from typing import Any, Final
 from lib.algorithms.debate import Debate
 from lib.algorithms.react import React, wrote_config
 from lib.algorithms.reflexion import Reflexion
+from lib.algorithms.remembering import Remembering
 from lib.algorithms.swarm import Swarm
 from lib.algorithms.team import Team
 from lib.engine.core.algorithm import Algorithm
 from lib.engine.core.session import SessionLoop
 
-__all__ = ["Debate", "React", "Reflexion", "SessionLoop", "Swarm", "Team", "by_config"]
+__all__ = [
+    "Debate",
+    "React",
+    "Reflexion",
+    "Remembering",
+    "SessionLoop",
+    "Swarm",
+    "Team",
+    "by_config",
+]
 
 
 def by_config(config: Mapping[str, Any]) -> Algorithm[Any] | None:
@@ -22,6 +32,9 @@ def by_config(config: Mapping[str, Any]) -> Algorithm[Any] | None:
     Args:
         config: as recorded in `lib.run.started`; None is returned for that of no algorithm here.
     """
+    if isinstance(config.get("memory"), Mapping):
+        inner = by_config({name: value for name, value in config.items() if name != "memory"})
+        return None if inner is None else Remembering(inner)
     if wrote_config(config):
         return React()
     for name, team in _TEAMS.items():

@@ -64,6 +64,11 @@ class Team(ABC):
                 )
             if member.name in found:
                 raise ValueError(f"two members have the name {member.name!r}: rename one")
+            if "memory" in member.config():
+                raise TypeError(
+                    f"expected a member without a memory, got {member.name!r}: give it to the "
+                    "agent whose team this is"
+                )
             if not wrote_config(member.config()):
                 raise TypeError(
                     f"expected an agent without algorithm=, got {member.name!r}: a team has no "

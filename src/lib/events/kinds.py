@@ -54,9 +54,12 @@ that readers could not read, see `lib.events.payloads`.
                         epoch? (a summary of the first so many messages, of this digest, is due)
     context.summary     covers, text, key?, messages?, usage?, model?, provider?, attempts?
     context.failed      key, reason, error {type, message}, usage?, model?, provider?, attempts?
-    memory.requested    key, operation, store?, record_id?, query?, filter?, records?, epoch?, …
-    memory.completed    key, records?, count?, usage?, …
-    memory.failed       key, error
+    memory.requested    key, operation, store?, record_id?, query?, filter?, records?, epoch?,
+                        unstarted? (true), …
+    memory.completed    key, records? [{id, text, said_at?, key?, change? ("added", "again" or
+                        "superseded"), superseded_by?, why?}], count?, left_out?, usage?, model?,
+                        provider?, …
+    memory.failed       key, error, reason?
     guard.verdict       key, guard, stage, verdict, content_hash, reason?, usage?, model?,
                         provider?, start?, end? (when the check began and ended)
     eval.score          signal_id, name, value, comment?, source?, meta?, span_id?

@@ -128,6 +128,10 @@ class Memory:
         assert self._place is not None  # noqa: S101 - a store by its name
         return open_vector_store(self._place, dimension=self._embedder.dimension)
 
+    def config(self) -> dict[str, bool]:
+        """Return what a run remembers of it."""
+        return {"learns": self.learns, "shared": self.shared}
+
     # -- life ------------------------------------------------------------------------------
 
     def open(self) -> Memory:

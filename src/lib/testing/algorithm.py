@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lib.engine import Algorithm, Engine, LLMHandler, Result, ToolHandler
+from lib.engine import Algorithm, Engine, Handler, LLMHandler, Result, ToolHandler
 from lib.engine.api.check import request_check
 from lib.engine.core.decide import next_step
 from lib.engine.core.state import begin, evolve, fold
@@ -29,6 +29,7 @@ class World:
     Attributes:
         input: what the user says.
         answer: stands in for the model.
+        handlers: more than those of models and tools.
         max_events: the run ends within so many.
     """
 
@@ -36,6 +37,7 @@ class World:
     input: str
     answer: Answerer
     tools: Sequence[Tool] = ()
+    handlers: Sequence[Handler] = ()
     max_events: int = 200
 
 
@@ -64,7 +66,7 @@ class AlgorithmContract(ABC):
     def _engine(self, store: MemoryEventStore) -> Engine:
         world = self.world()
         client = LLMHandler(FunctionClient(world.answer), retries=RetryPolicy(attempts=1))
-        handlers = [client, ToolHandler(world.tools)]
+        handlers = [client, ToolHandler(world.tools), *world.handlers]
         return Engine(store, handlers, algorithms=[world.algorithm], clock=ManualClock())
 
     def _play(self) -> tuple[Result, list[Event], list[list[NewEvent]]]:

@@ -137,7 +137,26 @@ class TurnRequest:
     budget: Mapping[str, Any] | None = None
 
 
-Request = LLMRequest | ToolRequest | TurnRequest
+RECALL: Final = "search_memory"
+REMEMBER: Final = "upsert_memory"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryRequest:
+    """Ask the memory of the run's agent for facts about the user, or to remember some.
+
+    Attributes:
+        key: unique in the run.
+        operation: `RECALL` or `REMEMBER`, as OpenTelemetry names them.
+        texts: the one query, or what the user has said.
+    """
+
+    key: str
+    operation: str
+    texts: Sequence[str]
+
+
+Request = LLMRequest | ToolRequest | TurnRequest | MemoryRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from lib.engine.core.algorithm import (
     Fact,
     Finish,
     LLMRequest,
+    MemoryRequest,
     Note,
     Refuse,
     Request,
@@ -39,6 +40,7 @@ from lib.engine.core.settle import (
     calls_not_made,
     fact_events,
     fail_pending,
+    not_remembered,
 )
 from lib.engine.core.state import RunState, begin, call_digest, evolve
 from lib.errors import (
@@ -192,11 +194,16 @@ def _affordable(state: RunState[Any], requests: Sequence[Request]) -> Step:
     )
     if lacking is None:
         return Step(requests=due)
-    if state.open:
-        return WAIT
-    settled = calls_not_made(
-        requests, "cancelled", f"not called: the run's {lacking} budget is used up"
-    )
+    return WAIT if state.open else _unaffordable(requests, due, lacking)
+
+
+def _unaffordable(requests: Sequence[Request], due: Sequence[Request], lacking: str) -> Step:
+    """Return the end of a run by its budget, which the lack of a memory is not."""
+    message = f"not called: the run's {lacking} budget is used up"
+    memories = [each for each in due if isinstance(each, MemoryRequest)]
+    if len(memories) == len(due):
+        return Step(settled=[event for each in memories for event in not_remembered(each, message)])
+    settled = calls_not_made(requests, "cancelled", message)
     return Step(settled=settled, finish=Finish(outcome="LIMITED", reason=lacking))
 
 

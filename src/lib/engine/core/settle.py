@@ -12,9 +12,11 @@ from typing import Any, Final, cast
 
 from lib._util.json import canonical, copied
 from lib.engine.core.algorithm import (
+    RECALL,
     Answer,
     Fact,
     Finish,
+    MemoryRequest,
     Note,
     Refuse,
     Request,
@@ -93,6 +95,25 @@ def calls_not_made(
             intent = tool_requested(request, unstarted=True)
             pending_events += [intent, tool_failed(intent.data, reason, code, message)]
     return pending_events
+
+
+def memory_requested(request: MemoryRequest, **more: Any) -> PendingEvent:
+    """Return the intent to recall or to remember."""
+    query = {"query": request.texts[0]} if request.operation == RECALL else {}
+    data = {"key": request.key, "operation": request.operation, **query, **more}
+    return PendingEvent(k.MEMORY_REQUESTED, data)
+
+
+def memory_failed(key: str, type_: str, message: str) -> PendingEvent:
+    """Return the failure of a memory, which fails no run."""
+    error = {"type": type_, "message": message}
+    return PendingEvent(k.MEMORY_FAILED, {"key": key, "reason": "error", "error": error})
+
+
+def not_remembered(request: MemoryRequest, message: str) -> list[PendingEvent]:
+    """Return request and failure of what is not recalled or remembered."""
+    intent = memory_requested(request, unstarted=True)
+    return [intent, memory_failed(request.key, "NotCalled", message)]
 
 
 def answer_settled_call(request: ToolRequest, settled: Mapping[str, Any]) -> list[PendingEvent]:

@@ -9,7 +9,14 @@ from types import MappingProxyType
 from typing import Any, Final, cast
 
 from lib.engine.arguments import as_list, require_attribute, type_label
-from lib.engine.core.algorithm import Algorithm, LLMRequest, Request, ToolRequest, TurnRequest
+from lib.engine.core.algorithm import (
+    Algorithm,
+    LLMRequest,
+    MemoryRequest,
+    Request,
+    ToolRequest,
+    TurnRequest,
+)
 from lib.engine.core.budget import remaining_beside
 from lib.engine.core.decide import remaining_after
 from lib.engine.core.session import SESSION, SessionLoop
@@ -17,6 +24,7 @@ from lib.engine.core.settle import PendingEvent, calls_not_made, reason_of
 from lib.engine.core.state import RunState, call_digest
 from lib.engine.handlers.agent_tool import AgentParts, ChildHandler
 from lib.engine.handlers.base import Admission, Handler, ToolOffers
+from lib.engine.handlers.memory import MemoryHandler
 from lib.engine.handlers.redaction import Redaction
 from lib.engine.handlers.summary import SummaryHandler
 from lib.engine.handlers.tool import ToolHandler
@@ -231,6 +239,8 @@ def as_handlers(values: Iterable[Handler]) -> list[Handler]:
     if k.LLM_REQUESTED in kinds and k.CONTEXT_REQUESTED not in kinds:
         # Before the one that it has make its calls, which would take its requests for its own.
         handlers.insert(0, SummaryHandler(kinds[k.LLM_REQUESTED]))
+    if k.MEMORY_REQUESTED not in kinds:
+        handlers.append(MemoryHandler(None))  # for runs of an agent that had one
     if k.TOOL_REQUESTED not in kinds:
         # A model may make up a call where there are no tools: that is answered, too.
         handlers.append(ToolHandler(()))
@@ -253,7 +263,7 @@ def _repeated(request: Request, state: RunState[object]) -> str | None:
 
 
 def _agent_of(request: Request) -> str | None:
-    return None if isinstance(request, TurnRequest) else request.agent
+    return None if isinstance(request, TurnRequest | MemoryRequest) else request.agent
 
 
 def _admit(handler: Handler, request: Request, admission: Admission) -> list[PendingEvent]:
