@@ -7,7 +7,7 @@ import pytest
 from lib import Agent
 from lib.algorithms import Debate, React, Reflexion, Remembering, Swarm
 from lib.context import ClipToolOutputs, KeepLast, Summarize
-from lib.engine.handlers.memory import MemoryHandler
+from lib.engine import MemoryHandler
 from lib.llm import FunctionClient, Message, Reply, ToolCall, ToolResult
 from lib.memory import Memory, RuleExtractor
 from lib.testing.algorithm import AlgorithmContract, World

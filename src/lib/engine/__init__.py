@@ -27,6 +27,7 @@ from lib.engine.core.algorithm import (
     Fact,
     Finish,
     LLMRequest,
+    MemoryRequest,
     Note,
     Refuse,
     Request,
@@ -40,6 +41,7 @@ from lib.engine.core.waiting import PendingApproval, UnknownCall, WaitingCall, W
 from lib.engine.handlers.agent_tool import AgentParts, AgentSpec, AgentTool, ChildHandler, Start
 from lib.engine.handlers.base import Admission, Call, ChildRuns, Handler, LiveDelta
 from lib.engine.handlers.llm import LLMHandler
+from lib.engine.handlers.memory import MemoryHandler
 from lib.engine.handlers.tool import ToolHandler
 from lib.engine.handlers.turn import TurnHandler
 from lib.errors import (
@@ -76,6 +78,8 @@ __all__ = [
     "LLMHandler",
     "LLMRequest",
     "LiveDelta",
+    "MemoryHandler",
+    "MemoryRequest",
     "MissingHandler",
     "ModelFailed",
     "ModelReplied",
