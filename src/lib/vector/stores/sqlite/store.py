@@ -65,7 +65,7 @@ class SQLiteVectorStore(HybridBackedStore[Database]):
     """
 
     capabilities: ClassVar[frozenset[Capability]] = frozenset(CAPABILITIES)
-    _least_searched_bytes: int = 16 << 20  # of vectors: fewer are read into memory at once
+    _least_searched_bytes: int = 1 << 21  # of vectors: fewer are read into memory at once
 
     def __init__(
         self,
