@@ -152,7 +152,8 @@ _NOT_A_STATEMENT: Final = re.compile(
 )
 _AFTERWARDS: Final = re.compile(
     r"\s+(?:now|too|anymore|any more|a lot|very much|these days|again|so|because|since|but|while"
-    r"|although|though|and (?=(?:i|my|we|it|live|work|like|love|hate|am|have)\b)).*",
+    r"|although|though|yesterday|today|recently|lately|last (?:night|week|month|year|summer|winter)"
+    r"|and (?=(?:i|my|we|it|live|work|like|love|hate|am|have)\b))\b.*",
     re.IGNORECASE,
 )
 """What follows a value in its sentence and is no part of it."""

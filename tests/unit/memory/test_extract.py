@@ -31,6 +31,8 @@ def messages(*texts: str, facts: tuple[Fact, ...] = ()) -> UserMessages:
             ("The user is not allergic to nuts.", "allergy to nuts")]),
         ("My favourite colour is blue.", [
             ("The user's favourite colour is blue.", "favourite colour")]),
+        ("I like green soap so much.", [("The user likes green soap.", "liking of green soap")]),
+        ("I moved to Sofia last week.", [("The user lives in Sofia.", "home")]),
         ("Do I live in Berlin?", []),
         ("If I lived in Berlin, what then? Suppose I like tea.", []),
         ('He wrote "I live in Rome".', []),
