@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, cast
 from lib._util.json import digest
 from lib.content.hygiene import fenced
 from lib.engine.core.algorithm import RECALL, REMEMBER, Algorithm, Decision, Finish, MemoryRequest
+from lib.engine.core.conversation import is_recalled, recalled_message
 from lib.events import Event
 from lib.events import kinds as k
 from lib.llm import Message, message_from_json, message_to_json
@@ -175,7 +176,7 @@ def _recalled(event: Event, history: Sequence[Message]) -> Message | None:
         return None
     text = "\n".join(lines)
     boundary = digest("recalled", event.run_id, text)[:16]
-    return Message.user(_PREFACE + fenced(text, source="the memory", boundary=boundary))
+    return recalled_message(_PREFACE + fenced(text, source="the memory", boundary=boundary))
 
 
 def _lines(records: object) -> Iterable[str]:
@@ -189,7 +190,5 @@ def _lines_shown(history: Sequence[Message]) -> set[str]:
     """Return the facts in a conversation, none where only a view of it is sent: it may be cut."""
     if getattr(history, "view", None) is not None:
         return set()
-    recalled = (each.text for each in history if each.role == "user")
-    return {
-        line for text in recalled if text.startswith(_PREFACE) for line in text.splitlines()[2:-1]
-    }
+    texts = (each.text for each in history if is_recalled(each))
+    return {line for text in texts for line in text.splitlines()[2:-1]}

@@ -28,6 +28,7 @@ from lib.engine.arguments import (
 )
 from lib.engine.core.algorithm import Algorithm
 from lib.engine.core.budget import Budget
+from lib.engine.core.conversation import as_said
 from lib.engine.core.result import Result
 from lib.engine.core.session import SESSION
 from lib.engine.core.state import RunState
@@ -642,7 +643,8 @@ class Engine:
             ContentTooLarge: there is no blob store.
         """
         view = TenantEventStore(self.store, tenant) if tenant else None
-        return await attachments.store(as_messages(value), self._equipment.blobs, view=view)
+        messages = [as_said(message) for message in as_messages(value)]
+        return await attachments.store(messages, self._equipment.blobs, view=view)
 
     async def watch(self, run_id: str) -> AsyncGenerator[LiveDelta]:
         """Yield replies of this run while they are written; see `Run.deltas`."""

@@ -22,6 +22,7 @@ from lib.engine.arguments import (
     require_text,
 )
 from lib.engine.core.budget import Budget, Spend
+from lib.engine.core.conversation import is_recalled
 from lib.engine.core.result import Result
 from lib.engine.core.session import SESSION
 from lib.engine.handlers.base import LiveDelta
@@ -462,14 +463,17 @@ class Session(Generic[T]):
         ]
 
     async def history(self) -> list[Message]:
-        """Return the conversation after all turns that have ended.
+        """Return the conversation after all turns that have ended, as people have seen it.
+
+        What a memory has recalled for the model is left out.
 
         Raises:
             RunNotFound: there is no such session.
             UnknownAlgorithm: the engine does not have the algorithm of a turn.
         """
         sent = await self._catch_up()
-        return list((await self._engine.conversations.upto(self.id, sent.seen)).conversation)
+        turns = await self._engine.conversations.upto(self.id, sent.seen)
+        return [message for message in turns.conversation if not is_recalled(message)]
 
     async def close(self, *, user: str | None = None) -> None:
         """Ask the session to end as COMPLETED once it has answered what was sent so far.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Final, overload
 
@@ -20,6 +20,7 @@ from lib.llm import Attachment, Message, ToolResult, message_to_json
 from lib.llm.replies import arguments_text
 
 EMPTY_DIGEST = digest()
+_RECALLED: Final = "recalled"
 _MESSAGE_CHARS: Final = 500  # what takes as long as what is done for a message beside its text
 
 
@@ -60,6 +61,28 @@ def _is_stored(message: Message) -> bool:
         if isinstance(part, Attachment) and part.blob is not None:
             return True
     return False
+
+
+def recalled_message(text: str) -> Message:
+    """Return a message for the model with what a memory has recalled.
+
+    It has the user's role, and a mark that this is not what the user says now: guards have checked
+    it when it was said, and people are not shown it in a conversation.
+    """
+    return replace(Message.user(text), extra={_RECALLED: True})
+
+
+def is_recalled(message: Message) -> bool:
+    """Return True if a memory has recalled what the message says."""
+    return message.extra.get(_RECALLED) is True
+
+
+def as_said(message: Message) -> Message:
+    """Return a message that comes from outside, without that mark: no input passes by guards."""
+    if _RECALLED not in message.extra:
+        return message
+    others = {name: value for name, value in message.extra.items() if name != _RECALLED}
+    return replace(message, extra=others)
 
 
 def without_calls(messages: Iterable[Message]) -> list[Message]:

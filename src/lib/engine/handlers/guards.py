@@ -7,6 +7,7 @@ from typing import Any
 
 from lib._util.json import canonical
 from lib.engine.arguments import as_list, require_attribute
+from lib.engine.core.conversation import is_recalled
 from lib.engine.core.settle import PendingEvent
 from lib.engine.handlers.attachments import load_part
 from lib.engine.handlers.base import Call
@@ -134,12 +135,16 @@ def any_watches(guards: Iterable[Guard], stage: Stage) -> bool:
 
 
 def _new_messages(messages: Sequence[Message], *, first_model_call: bool) -> list[Message]:
-    """Return the messages since the last reply, all of them before the first model call."""
+    """Return the messages since the last reply, all of them before the first model call.
+
+    Instructions are not among them, nor what a memory has recalled: only what guards had let pass
+    was remembered, and a guard that refused it now would refuse all that this user says from now.
+    """
     new: list[Message] = []
     for message in reversed(messages):
         if message.role == "assistant" and not first_model_call:
             break
-        if message.role != "system":
+        if message.role != "system" and not is_recalled(message):
             new.append(message)
     return new[::-1]
 
