@@ -47,7 +47,8 @@ class Caller:
         start: starts a run of an agent for it, under limits of its own, from its input, the agent,
             and the key that makes the start repeatable; None for `Engine.start`.
         approves: whether it may decide about calls that wait for a person in runs of agents.
-        stopping: is set when calls should end because the server does; their runs go on.
+        stopping: is set when calls should end because the server does, or because the caller's
+            credentials are no longer valid; their runs go on.
         session: of a client of 2025-11-25 or before over HTTP; None for every other one.
     """
 
@@ -223,7 +224,9 @@ def _agent_tool(offered: AgentTool, engine: Engine) -> Tool:
 async def _followed(
     run: Run[Any], context: ToolContext, stopping: asyncio.Event | None
 ) -> Result[Any]:
-    """Return the end of the run, and report what it does until then; cancelled, it cancels it.
+    """Return the end of the run, and report what it does until then.
+
+    Cancelled, it cancels the run, unless calls are to stop.
 
     Raises:
         ToolError: the server stops before the run ends.
@@ -236,8 +239,9 @@ async def _followed(
             return end.result()
         raise ToolError("failed", f"the server stops; the run {run.id} goes on")
     except asyncio.CancelledError:
-        with CancelScope(shield=True):
-            await run.cancel("the caller has gone")
+        if stopping is None or not stopping.is_set():
+            with CancelScope(shield=True):
+                await run.cancel("the caller has gone")
         raise
     except RunAbandoned as error:
         raise ToolError("failed", f"the server stops; the run {run.id} is resumed later") from error

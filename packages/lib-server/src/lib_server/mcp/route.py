@@ -19,6 +19,7 @@ from lib.engine.arguments import Input
 from lib.errors import MissingDriver, ToolError
 from lib_server.api.runs import admitted, allowed_budget
 from lib_server.bodies import Empty
+from lib_server.mcp.checked import checked
 from lib_server.problems import Problem
 from lib_server.routing import JSON, AnyRoute, Call, Route
 
@@ -103,13 +104,13 @@ async def _post(call: Call[Empty, None]) -> ASGIApp:
     except MissingDriver as error:
         raise Problem("unsupported", "the server lacks the extra mcp") from error
     body = await call.request.body()
-    answer = services.quotas.counted(principal, app)
-    members = _members(call, body)
+    stopping = asyncio.Event()
+    members = _members(call, body, stopping)
 
     async def answered(scope: Scope, receive: Receive, send: Send) -> None:
-        await answer({**scope, **members}, _replaying(body, receive), send)
+        await app({**scope, **members}, _replaying(body, receive), send)
 
-    return answered
+    return services.quotas.counted(principal, checked(call, answered, stopping))
 
 
 def _check_media_types(call: Call[Any, Any]) -> None:
@@ -127,7 +128,7 @@ def _check_media_types(call: Call[Any, Any]) -> None:
             raise Problem("not_acceptable", f"expected {JSON} and {_SSE} in Accept")
 
 
-def _members(call: Call[Any, Any], body: bytes) -> dict[str, Any]:
+def _members(call: Call[Any, Any], body: bytes, stopping: asyncio.Event) -> dict[str, Any]:
     """Return the members of a scope: for whom runs are started and how, and the body."""
     transport: Any = importlib.import_module("lib_server.mcp.transport")
 
@@ -153,7 +154,7 @@ def _members(call: Call[Any, Any], body: bytes) -> dict[str, Any]:
         user=call.principal.user,
         start=start,
         approves=bool(call.principal.scopes & {"approve", "admin"}),
-        stopping=call.services.channels.ending,
+        stopping=stopping,
     )
     return {transport.CALLER_KEY: caller, transport.BODY_KEY: body}
 
