@@ -485,14 +485,14 @@ class Memory:
         """Delete facts of a user for good, and return how many there were.
 
         Superseded ones in whose place they stand go with them. A store that can is purged, so that
-        its files hold no byte of them, which may rewrite it.
+        its files hold no byte of them, which may rewrite it; also where nothing is found, since a
+        call before this one may have been cut off. So do `erase`, `erase_runs` and `expire`.
         """
         wanted = [ids] if isinstance(ids, str) else list(ids)
         async with self._writing(tenant, user) as records:
             all_wanted = await _with_superseded(records, wanted)
             gone = await records.delete(all_wanted)
-        if gone:
-            await purge(await self._opened())
+        await purge(await self._opened())
         return gone
 
     # -- erasure and retention -------------------------------------------------------------
@@ -539,8 +539,7 @@ class Memory:
                     [fact.id for fact in there if wanted.issuperset(fact.sources)]
                 )
                 await self._rewrite(records, kept, run)
-        if gone:
-            await purge(await self._opened())
+        await purge(await self._opened())
         return gone
 
     async def _rewrite(self, records: UserRecords, facts: Sequence[Fact], run: str) -> None:
@@ -613,8 +612,7 @@ class Memory:
                 async with self._writing(*each) as records:
                     facts = [_fact(record) async for record in records.read()]
                     gone += await records.delete([fact.id for fact in facts if is_due(fact)])
-        if gone:
-            await purge(await self._opened())
+        await purge(await self._opened())
         return gone
 
     def _now(self) -> datetime:

@@ -19,7 +19,7 @@ from lib.guards import GuardContent, Verdict
 from lib.llm import FunctionClient, Message, Reply, ScriptedClient, ToolCall, Usage
 from lib.memory import Candidate, Extraction, Memory, RuleExtractor, UserMessages
 from lib.observe import spans_from_events
-from lib.privacy import erase_run
+from lib.privacy import erase_run, erase_tenant
 from lib.testing.clock import ManualClock
 
 ANN: dict[str, Any] = {"tenant": "acme", "user": "ann"}
@@ -412,6 +412,52 @@ async def test_an_erased_run_takes_with_it_what_was_said_in_it_alone() -> None:
     await erase_run(store, first.run_id, memories=[memory])
 
     assert texts(await memory.list(**ANN)) == ["The user likes tea."]
+
+
+def held(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("how", ["erase", "run", "tenant"])
+async def test_after_erasure_no_byte_of_what_was_said_is_in_any_file(
+    tmp_path: Path, how: str
+) -> None:
+    """Erase beside an engine that is open, as another process does it."""
+    folders = tmp_path / "memory", tmp_path / "log"
+    for folder in folders:
+        folder.mkdir()
+    marker = "xanthocarpous"
+    place = folders[0] / "memory.db"
+    agent = agent_of(Model(), by_rules(place))
+    store = SQLiteEventStore(folders[1] / "log.db")
+
+    async with agent.engine(store) as engine:
+        session = await agent.session(engine, **ANN)
+        for text in (f"I live in {marker}.", "I moved to Berlin.", f"I like {marker} pears."):
+            assert (await (await session.send(text)).result()).outcome == "COMPLETED"
+        await session.close()
+        await session.run.result()
+        assert all(marker.encode() in held(folder) for folder in folders)
+
+        async with (
+            by_rules(place) as memory,
+            SQLiteEventStore(folders[1] / "log.db") as beside,
+        ):
+            match how:
+                case "erase":
+                    await memory.erase(**ANN)
+                case "run":
+                    await erase_run(beside, session.id, memories=[memory])
+                case _:
+                    records = await memory.records("acme")
+                    await erase_tenant(beside, "acme", vectors=[records])
+            assert marker.encode() not in held(folders[0])
+
+        again = await agent.session(engine, **ANN)
+        assert (await (await again.send("Where do I live?")).result()).outcome == "COMPLETED"
+        assert marker.encode() not in held(folders[0])
+    await store.close()
+    assert (marker.encode() in held(folders[1])) is (how == "erase")
 
 
 async def test_spans_show_what_was_recalled_and_remembered() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from lib.errors import FactNotFound, TenantViolation
 from lib.memory import Candidate, Extraction, Memory, RuleExtractor, UserMessages
+from lib.memory.places import UserRecords
 from lib.testing.clock import ManualClock
 from lib.vector import InMemoryVectorStore, Record, SQLiteVectorStore
 from servers import postgres
@@ -368,6 +369,32 @@ async def test_after_erasure_no_byte_of_it_is_in_the_files(tmp_path: Path, how: 
     held = b"".join(path.read_bytes() for path in tmp_path.iterdir())  # before it is closed
     assert marker.encode() not in held
     assert len(await memory.list(tenant="other", user="ann")) == 1
+    await store.close()
+
+
+@pytest.mark.parametrize("how", ["forget", "erase_runs", "expire"])
+async def test_an_erasure_that_was_cut_off_before_the_files_is_done_by_the_next(
+    tmp_path: Path, how: str
+) -> None:
+    """A process dies, or a reader keeps the write-ahead log, after the facts were deleted."""
+    marker = "xanthocarpous"
+    store = SQLiteVectorStore(tmp_path / "memory.db", dimension=1)
+    memory = Memory(store)
+    await memory.remember(f"The user grows {marker} plants.", source="r1", **ANN)
+    [fact] = await memory.list(**ANN)
+    await UserRecords(store, **ANN).delete([fact.id])
+    assert marker.encode() in b"".join(path.read_bytes() for path in tmp_path.iterdir())
+
+    match how:
+        case "forget":
+            gone = await memory.forget(fact.id, **ANN)
+        case "erase_runs":
+            gone = await memory.erase_runs(["r1"], **ANN)
+        case _:
+            gone = await memory.expire(older_than=timedelta(hours=1))
+
+    assert gone == 0
+    assert marker.encode() not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
     await store.close()
 
 
