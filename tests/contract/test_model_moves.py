@@ -43,14 +43,14 @@ def script(name: str, turns: int) -> list[Reply]:
     return answers
 
 
-async def turn(client: Any, talk: list[Message], *, stream: bool) -> None:
+async def turn(client: Any, talk: list[Message], *, stream: bool, model: str | None = None) -> None:
     """Take one turn: the user speaks, the model calls, gets the results and answers."""
     talk.append(Message.user("Go on."))
     for _ in range(2):
         if stream:
-            *_, reply = [piece async for piece in client.stream(talk, tools=[SPEC])]
+            *_, reply = [piece async for piece in client.stream(talk, model=model, tools=[SPEC])]
         else:
-            reply = await client.complete(talk, tools=[SPEC])
+            reply = await client.complete(talk, model=model, tools=[SPEC])
         talk.append(reply.message)
         if reply.tool_calls:
             talk.append(Message.tool(*[ToolResult(each.id, "found") for each in reply.tool_calls]))
@@ -77,6 +77,45 @@ async def test_a_conversation_moves_through_all_providers_and_back(*, stream: bo
             last = json.dumps(server.requests[-1].body)
             own = f"seal{name}0".ljust(12, "=")
             assert (own in last) == WIRES[name].thinking
+
+
+SEALING = [name for name, wire in WIRES.items() if wire.thinking and name != "responses"]
+"""Wires whose seals are of one model; OpenAI's server leaves out what its model cannot read."""
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("name", SEALING)
+async def test_a_model_gets_back_what_it_has_sealed_and_nothing_of_another_model(
+    name: str, *, stream: bool
+) -> None:
+    wire, models = WIRES[name], ("m", "arn:aws:m/2" if name == "bedrock" else "m2")
+    answers = [each for number in range(4) for each in script(f"{number}", 1)]
+    talk = [Message.system("Be brief.")]
+
+    async with wire.serve(answers) as server, wire.connect(server.base_url) as client:
+        for number in range(4):
+            await turn(client, talk, stream=stream, model=models[number % 2])
+        first, second = [json.dumps(server.requests[place].body) for place in (5, 7)]
+
+    assert [f"seal{number}0" in first for number in range(4)] == [True, False, True, False]
+    assert [f"seal{number}0" in second for number in range(4)] == [False, True, False, True]
+
+
+@pytest.mark.parametrize("name", SEALING)
+async def test_a_seal_of_an_older_log_names_no_model_and_goes_back(name: str) -> None:
+    wire, talk = WIRES[name], [Message.system("Be brief.")]
+
+    async with wire.serve([*script("0", 1), "Ok."]) as server:
+        connected: Any = wire.connect(server.base_url)
+        async with connected as client:
+            await turn(client, talk, stream=False)
+            written = json.dumps([message_to_json(each) for each in talk])
+            assert "@m/" in written
+            older = json.loads(written.replace("@m/", "/"))
+            await client.complete([*map(message_from_json, older), Message.user("Go on.")])
+        sent = json.dumps(server.requests[-1].body)
+
+    assert "seal00" in sent
 
 
 class Moving:

@@ -40,7 +40,7 @@ _Block = Mapping[str, Any]
 class AnthropicServer(ModelServer):
     """Answers in turn what it was given, or what a function of the request's body returns.
 
-    The signatures of thinking in a script are raw: the server takes back only those that it sent.
+    The signatures of thinking in a script are raw: a model takes back only its own.
     Thinking without text is redacted thinking.
     """
 
@@ -51,7 +51,7 @@ class AnthropicServer(ModelServer):
     ) -> None:
         """Take the script."""
         super().__init__(answers, api_key=api_key, slice_bytes=slice_bytes)
-        self._seals: set[str] = set()
+        self._seals = set[tuple[str, str]]()
         self._cached: set[str] = set()
         self._made = 0
 
@@ -82,7 +82,8 @@ class AnthropicServer(ModelServer):
             usage = replace(
                 usage, input_tokens=total, cache_read_tokens=read, cache_write_tokens=written
             )
-        self._seals |= {part.signature or "" for part in reply.parts if isinstance(part, Thinking)}
+        thoughts = [part for part in reply.parts if isinstance(part, Thinking)]
+        self._seals |= {(body["model"], part.signature or "") for part in thoughts}
         message = {
             "id": reply.id or f"msg_{self._made}",
             "type": "message",
@@ -98,7 +99,8 @@ class AnthropicServer(ModelServer):
     def _foreign(self, body: Mapping[str, Any]) -> Iterator[str]:
         for place, block in _all_blocks(body["messages"]):
             seal = block.get("signature") or block.get("data")
-            if block.get("type") in {"thinking", "redacted_thinking"} and seal not in self._seals:
+            thinks = block.get("type") in {"thinking", "redacted_thinking"}
+            if thinks and (body["model"], seal) not in self._seals:
                 yield f"{place}: Invalid `signature` in `thinking` block"
 
     def _cache(self, body: Mapping[str, Any]) -> tuple[int, int]:

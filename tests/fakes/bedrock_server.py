@@ -60,7 +60,7 @@ class BedrockServer(ModelServer):
     ) -> None:
         """Take the script."""
         super().__init__(answers, api_key=api_key, slice_bytes=slice_bytes)
-        self._seals: set[str] = set()
+        self._seals = set[tuple[str, str]]()
 
     def full(self, received: Received) -> dict[str, Any]:
         """Return the body with the model and the method of the path."""
@@ -89,7 +89,8 @@ class BedrockServer(ModelServer):
     def write(self, reply: Reply, body: dict[str, Any]) -> bytes | Iterable[bytes]:
         """Return the answer, whole or as frames."""
         usage = Usage(input_tokens=1, output_tokens=1) if reply.usage == Usage() else reply.usage
-        self._seals |= {part.signature or "" for part in reply.parts if isinstance(part, Thinking)}
+        thoughts = [part for part in reply.parts if isinstance(part, Thinking)]
+        self._seals |= {(body["model"], part.signature or "") for part in thoughts}
         blocks = [*map(_block, reply.parts)]
         stop = "tool_calls" if reply.tool_calls and reply.stop == "stop" else reply.stop
         if body["stream"]:
@@ -104,7 +105,7 @@ class BedrockServer(ModelServer):
             seal = content.get("redactedContent") or content.get("reasoningText", {}).get(
                 "signature"
             )
-            if content and seal not in self._seals:
+            if content and (body["model"], seal) not in self._seals:
                 yield "The model returned the following errors: Invalid `signature` in `thinking`"
 
 

@@ -50,7 +50,7 @@ class GeminiServer(ModelServer):
     ) -> None:
         """Take the script."""
         super().__init__(answers, api_key=api_key, slice_bytes=slice_bytes)
-        self._seals = {UNSIGNED}
+        self._seals = set[tuple[str, str]]()
         self._made = 0
 
     def full(self, received: Received) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class GeminiServer(ModelServer):
         self._made += 1
         usage = Usage(input_tokens=1, output_tokens=1) if reply.usage == Usage() else reply.usage
         parts = [*map(_part, reply.parts)]
-        self._seals |= {part.get("thoughtSignature", "") for part in parts}
+        self._seals |= {(body["model"], part.get("thoughtSignature", "")) for part in parts}
         about = {
             "responseId": reply.id or f"response{self._made}",
             "modelVersion": reply.model or body["model"],
@@ -99,7 +99,8 @@ class GeminiServer(ModelServer):
     def _foreign(self, body: Mapping[str, Any]) -> Iterator[str]:
         for number, content in enumerate(body["contents"]):
             for part in content.get("parts", ()):
-                if part.get("thoughtSignature", UNSIGNED) not in self._seals:
+                seal = part.get("thoughtSignature", UNSIGNED)
+                if seal != UNSIGNED and (body["model"], seal) not in self._seals:
                     yield f"contents[{number}]: Corrupted thought signature."
 
 

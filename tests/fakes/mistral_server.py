@@ -29,7 +29,7 @@ _FINISH: Final = {"length": "model_length", "content_filter": "content_filter", 
 class MistralServer(ModelServer):
     """Answers in turn what it was given, or what a function of the request's body returns.
 
-    The signatures of thinking in a script are raw: the server takes back only those that it sent.
+    The signatures of thinking in a script are raw: a model takes back only its own.
     """
 
     path = "/v1/chat/completions"
@@ -39,7 +39,7 @@ class MistralServer(ModelServer):
     ) -> None:
         """Take the script."""
         super().__init__(answers, api_key=api_key, slice_bytes=slice_bytes)
-        self._seals: set[str] = set()
+        self._seals = set[tuple[str, str]]()
         self._made = 0
 
     def refuse(self, body: dict[str, Any]) -> Raw | None:
@@ -53,7 +53,8 @@ class MistralServer(ModelServer):
     def write(self, reply: Reply, body: dict[str, Any]) -> bytes | Iterable[bytes]:
         """Return the answer, whole or as events."""
         self._made += 1
-        self._seals |= {part.signature or "" for part in reply.parts if isinstance(part, Thinking)}
+        thoughts = [part for part in reply.parts if isinstance(part, Thinking)]
+        self._seals |= {(body["model"], part.signature or "") for part in thoughts}
         about = {"id": reply.id or f"cmpl{self._made}", "model": reply.model or body["model"]}
         usage = Usage(input_tokens=1, output_tokens=1) if reply.usage == Usage() else reply.usage
         counts = {
@@ -75,7 +76,8 @@ class MistralServer(ModelServer):
 
     def _foreign(self, body: Mapping[str, Any]) -> Iterator[str]:
         for chunk in _chunks(body["messages"]):
-            if chunk.get("type") == "thinking" and chunk.get("signature") not in self._seals:
+            seal = (body["model"], chunk.get("signature"))
+            if chunk.get("type") == "thinking" and seal not in self._seals:
                 yield "Invalid signature in thinking chunk"
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lib.llm import Part, Reply, Text, Thinking, ToolCall, Usage
-from lib.llm.api.conversation import unsealed
+from lib.llm.api.conversation import Origin, unsealed
 from lib.llm.responses.request import WIRE
 
 HOST: Final = "127.0.0.1"
@@ -88,7 +88,7 @@ def _item(part: Part, number: int, reply: Reply, dialect: ResponsesDialect) -> d
             summary = [
                 {"type": "summary_text", "text": each} for each in text.split("\n\n") if each
             ]
-            item_id, encrypted = unsealed(WIRE, HOST, signature) or (
+            item_id, encrypted = unsealed(WIRE, Origin(HOST), signature) or (
                 f"rs_{own}",
                 signature or f"gAAAA{own}",
             )

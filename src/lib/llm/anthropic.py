@@ -2,7 +2,9 @@
 
 The log of a conversation only grows, so that each call repeats the one before it: the cache is
 marked after the instructions, after the last message, and where the last message of the call before
-stood. Thinking goes back with its seal to the server that sealed it, and to no other.
+stood. Thinking goes back with its seal to the model that made it, and to no other: the server drops
+what its model cannot read, says "Preserved thinking" (2026-11), but has refused it as well
+(anthropics/anthropic-sdk-python#1598). So each model sees a conversation that only grows.
 
 Source: Anthropic API reference, "Messages" and "Streaming messages" (docs.anthropic.com, 2026-11),
 and the types of anthropic-sdk-python 2.12.
@@ -22,6 +24,7 @@ from lib.llm.api import fields
 from lib.llm.api.blocks import Blocks
 from lib.llm.api.client import ClientOptions, used_ids
 from lib.llm.api.conversation import (
+    Origin,
     arguments_object,
     base64_of,
     fitting_id,
@@ -119,11 +122,13 @@ class AnthropicClient(WireClient):
         return "/v1/messages"
 
     def _body(self, call: ModelCall) -> dict[str, Any]:
-        return build_body(call, server=self._server, cache=self._cache)
+        return build_body(call, origin=Origin(self._server, call.model), cache=self._cache)
 
     def _builder(self, call: ModelCall) -> ReplyBuilder:
         ids = used_ids(call.messages)
-        return ReplyBuilder(used_ids=ids, new_id=self._new_id, server=self._server)
+        return ReplyBuilder(
+            used_ids=ids, new_id=self._new_id, origin=Origin(self._server, call.model)
+        )
 
 
 def _endpoint(api_key: str | None, base_url: str | None, version: str) -> Endpoint:
@@ -145,7 +150,7 @@ def _endpoint(api_key: str | None, base_url: str | None, version: str) -> Endpoi
 # -- the request -------------------------------------------------------------------------------
 
 
-def build_body(call: ModelCall, *, server: str, cache: Cache | None) -> dict[str, Any]:
+def build_body(call: ModelCall, *, origin: Origin, cache: Cache | None) -> dict[str, Any]:
     """Return the body as plain data, the same for the same conversation.
 
     Raises:
@@ -166,7 +171,7 @@ def build_body(call: ModelCall, *, server: str, cache: Cache | None) -> dict[str
     leading = leading_system(call.messages)
     if system := [*_texts(leading)]:
         body["system"] = system
-    messages = _messages(call.messages[len(leading) :], server)
+    messages = _messages(call.messages[len(leading) :], origin)
     body["messages"] = messages
     if cache is not None:
         _mark(body, messages, cache)
@@ -193,8 +198,8 @@ def _texts(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
             yield {"type": "text", "text": text}
 
 
-def _messages(messages: Sequence[Message], server: str) -> list[dict[str, Any]]:
-    entries = ((_role(message), [*_blocks(message, server)]) for message in messages)
+def _messages(messages: Sequence[Message], origin: Origin) -> list[dict[str, Any]]:
+    entries = ((_role(message), [*_blocks(message, origin)]) for message in messages)
     return [{"role": role, "content": blocks} for role, blocks in merged(entries)]
 
 
@@ -202,13 +207,13 @@ def _role(message: Message) -> str:
     return "user" if message.role == "tool" else message.role
 
 
-def _blocks(message: Message, server: str) -> Iterator[dict[str, Any]]:
+def _blocks(message: Message, origin: Origin) -> Iterator[dict[str, Any]]:
     for part in message.parts:
         if isinstance(part, Text):
             if part.text.strip():  # the server refuses what has nothing to read
                 yield {"type": "text", "text": part.text}
         elif message.role == "assistant":
-            yield from _of_model(part, server)
+            yield from _of_model(part, origin)
         else:
             yield _of_caller(part, message.role)
 
@@ -226,14 +231,14 @@ def _of_caller(part: Part, role: str) -> dict[str, Any]:
             raise misplaced(part, role, _WIRE)
 
 
-def _of_model(part: Part, server: str) -> Iterator[dict[str, Any]]:
+def _of_model(part: Part, origin: Origin) -> Iterator[dict[str, Any]]:
     match part:
         case ToolCall():
             yield _tool_use(part)
         case Thinking():
-            yield from _thinking(part, server)
+            yield from _thinking(part, origin)
         case Opaque():
-            if (block := own_block(_WIRE, server, part)) is not None:
+            if (block := own_block(_WIRE, origin, part)) is not None:
                 yield block
         case _:
             raise misplaced(part, "assistant", _WIRE)
@@ -255,8 +260,8 @@ def _call_id(call_id: str) -> str:
     return fitting_id(call_id, _CALL_ID, 40)
 
 
-def _thinking(part: Thinking, server: str) -> Iterator[dict[str, Any]]:
-    match unsealed(_WIRE, server, part.signature):
+def _thinking(part: Thinking, origin: Origin) -> Iterator[dict[str, Any]]:
+    match unsealed(_WIRE, origin, part.signature):
         case ("thinking", signature):
             yield {"type": "thinking", "thinking": part.text, "signature": signature}
         case ("redacted", data):
@@ -315,17 +320,17 @@ class ReplyBuilder:
     """
 
     def __init__(
-        self, *, used_ids: Collection[str], new_id: Callable[[], str], server: str
+        self, *, used_ids: Collection[str], new_id: Callable[[], str], origin: Origin
     ) -> None:
         """Start.
 
         Args:
             used_ids: ids of tool calls that the conversation already has.
             new_id: makes ids for tool calls that come without a usable one.
-            server: the host, which alone can open what it has sealed.
+            origin: the server and the model, which alone can open what they have sealed.
         """
         self._blocks = Blocks(used_ids, new_id)
-        self._server = server
+        self._origin = origin
         self._usage: dict[str, Any] = {}
         self._others: dict[int, tuple[Mapping[str, Any], list[str]]] = {}
         self._id = self._model = self._stop = ""
@@ -441,7 +446,7 @@ class ReplyBuilder:
         return []
 
     def _sign(self, number: int, name: str, signature: str) -> None:
-        self._blocks.sign(number, sealed(_WIRE, self._server, name, signature))
+        self._blocks.sign(number, sealed(_WIRE, self._origin, name, signature))
 
     def _keep_others(self) -> None:
         """Keep the blocks that have no part here, such as calls of the server's own tools."""
@@ -449,7 +454,7 @@ class ReplyBuilder:
             arguments, invalid = read_arguments("".join(pieces))
             whole = {**block, "input": arguments} if pieces and invalid is None else block
             if fields.text(block, "type") and fields.is_shallow(whole):
-                self._blocks.keep(number, provider_block(_WIRE, self._server, whole))
+                self._blocks.keep(number, provider_block(_WIRE, self._origin, whole))
 
 
 def _usage(value: Mapping[str, Any]) -> Usage:

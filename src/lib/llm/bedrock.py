@@ -28,11 +28,13 @@ from lib.llm.api import fields
 from lib.llm.api.blocks import Blocks
 from lib.llm.api.client import ClientOptions, used_ids
 from lib.llm.api.conversation import (
+    Origin,
     arguments_object,
     base64_of,
     fitting_id,
     merged,
     misplaced,
+    of_another_model,
     own_block,
     provider_block,
     sealed,
@@ -162,13 +164,13 @@ class BedrockClient(WireClient):
 
     def _body(self, call: ModelCall) -> dict[str, Any]:
         cache = self._cache if _CACHING.search(call.model) else None
-        return build_body(call, server=self._server, cache=cache)
+        return build_body(call, origin=Origin(self._server, call.model), cache=cache)
 
     def _builder(self, call: ModelCall) -> ReplyBuilder:
         return ReplyBuilder(
             used_ids=used_ids(call.messages),
             new_id=self._new_id,
-            server=self._server,
+            origin=Origin(self._server, call.model),
             model=call.model,
         )
 
@@ -214,7 +216,7 @@ def _signer(region: str, profile: str | None) -> Callable[[str, bytes], Mapping[
 # -- the request -------------------------------------------------------------------------------
 
 
-def build_body(call: ModelCall, *, server: str, cache: Cache | None = None) -> dict[str, Any]:
+def build_body(call: ModelCall, *, origin: Origin, cache: Cache | None = None) -> dict[str, Any]:
     """Return the body as plain data, the same for the same conversation.
 
     Raises:
@@ -225,7 +227,7 @@ def build_body(call: ModelCall, *, server: str, cache: Cache | None = None) -> d
     config = _tool_config(call, settings)
     body = _parameters(settings) | ({"toolConfig": config} if config else {})
     system = [{"text": text} for text in _instructions(call.messages)]
-    messages = _messages(call.messages, server)
+    messages = _messages(call.messages, origin)
     if cache is not None:
         _mark(system, messages, cache)
     if call.output is not None:
@@ -286,12 +288,12 @@ def _instructions(messages: Sequence[Message]) -> Iterator[str]:
             yield text
 
 
-def _messages(messages: Sequence[Message], server: str) -> list[dict[str, Any]]:
+def _messages(messages: Sequence[Message], origin: Origin) -> list[dict[str, Any]]:
     documents: list[None] = []
     entries = (
         (
             "assistant" if message.role == "assistant" else "user",
-            [*_blocks(message, server, documents)],
+            [*_blocks(message, origin, documents)],
         )
         for message in messages
         if message.role != "system"
@@ -311,13 +313,13 @@ def _mark(
         content.append(point)
 
 
-def _blocks(message: Message, server: str, documents: list[None]) -> Iterator[dict[str, Any]]:
+def _blocks(message: Message, origin: Origin, documents: list[None]) -> Iterator[dict[str, Any]]:
     for part in message.parts:
         if isinstance(part, Text):
             if part.text.strip():  # the server refuses what has nothing to read
                 yield {"text": part.text}
         elif message.role == "assistant":
-            yield from _of_model(part, server)
+            yield from _of_model(part, origin)
         elif message.role == "tool" and isinstance(part, ToolResult):
             yield _tool_result(part)
         elif message.role == "user" and isinstance(part, Attachment):
@@ -332,16 +334,18 @@ def _tool_result(part: ToolResult) -> dict[str, Any]:
     return {"toolResult": {**result, **({"status": "error"} if part.is_error else {})}}
 
 
-def _of_model(part: Part, server: str) -> Iterator[dict[str, Any]]:
+def _of_model(part: Part, origin: Origin) -> Iterator[dict[str, Any]]:
     match part:
         case ToolCall(call_id, name):
             called = {"toolUseId": _call_id(call_id), "name": name}
             yield {"toolUse": {**called, "input": arguments_object(part)}}
         case Thinking():
-            yield from _reasoning(part, server)
+            yield from _reasoning(part, origin)
         case Opaque():
-            block = own_block(_WIRE, server, part)
-            yield from [] if block is None else [block]
+            block = own_block(_WIRE, origin, part)
+            # Models of many vendors share the server, and not what they can read.
+            if block is not None and not of_another_model(origin, part):
+                yield block
         case _:
             raise misplaced(part, "assistant", _WIRE)
 
@@ -350,8 +354,8 @@ def _call_id(call_id: str) -> str:
     return fitting_id(call_id, _CALL_ID, 40)
 
 
-def _reasoning(part: Thinking, server: str) -> Iterator[dict[str, Any]]:
-    match unsealed(_WIRE, server, part.signature):
+def _reasoning(part: Thinking, origin: Origin) -> Iterator[dict[str, Any]]:
+    match unsealed(_WIRE, origin, part.signature):
         case ("thinking", signature):
             text = {"text": part.text, "signature": signature}
             yield {"reasoningContent": {"reasoningText": text}}
@@ -451,18 +455,18 @@ class ReplyBuilder:
     """
 
     def __init__(
-        self, *, used_ids: Collection[str], new_id: Callable[[], str], server: str, model: str
+        self, *, used_ids: Collection[str], new_id: Callable[[], str], origin: Origin, model: str
     ) -> None:
         """Start.
 
         Args:
             used_ids: ids of tool calls that the conversation already has.
             new_id: makes ids for tool calls that come without a usable one.
-            server: the host, which alone can open what it has sealed.
+            origin: the server and the model, which alone can open what they have sealed.
             model: the model that was called, which no answer names.
         """
         self._blocks = Blocks(used_ids, new_id)
-        self._server, self._model = server, model
+        self._origin, self._model = origin, model
         self._usage = Usage()
         self._stop = ""
         self.id: str = ""
@@ -536,7 +540,7 @@ class ReplyBuilder:
         if cited := fields.mapping(block, "citationsContent"):
             return self._piece(number, {"text": _texts(cited)})
         if block and fields.is_shallow(block):
-            self._blocks.keep(number, provider_block(_WIRE, self._server, block))
+            self._blocks.keep(number, provider_block(_WIRE, self._origin, block))
         return []
 
     def _piece(self, number: int, delta: Mapping[str, Any]) -> list[Delta]:
@@ -560,7 +564,7 @@ class ReplyBuilder:
         return self._blocks.thinking(number, fields.text(held, "text"))
 
     def _seal(self, number: int, name: str, signature: str) -> None:
-        self._blocks.sign(number, sealed(_WIRE, self._server, name, signature))
+        self._blocks.sign(number, sealed(_WIRE, self._origin, name, signature))
 
 
 def _texts(cited: Mapping[str, Any]) -> str:

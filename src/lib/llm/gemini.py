@@ -1,8 +1,8 @@
 """`GeminiClient`: models of Google, behind the Gemini API or Vertex AI.
 
-A signature belongs to the part that it came with, and goes back on that part to the server that
-made it. Models from Gemini 3 on refuse calls without one, so that calls which another provider's
-model made carry the mark that Google documents for them.
+A signature belongs to the part that it came with, and goes back on that part to the model that made
+it: servers have refused those of another one as corrupted. Models from Gemini 3 on refuse calls
+without one, so that calls which another model made carry the mark that Google documents for them.
 
 Source: Google, "Generating content" and "Thought signatures" (ai.google.dev, 2026-11), and the
 types of google-genai 3.4.
@@ -24,10 +24,12 @@ from lib.llm.api import fields
 from lib.llm.api.blocks import Blocks
 from lib.llm.api.client import ClientOptions, used_ids
 from lib.llm.api.conversation import (
+    Origin,
     arguments_object,
     base64_of,
     merged,
     misplaced,
+    of_another_model,
     own_block,
     provider_block,
     sealed,
@@ -61,7 +63,7 @@ TokenSource: TypeAlias = "str | Callable[[], str | Awaitable[str]]"
 
 _WIRE: Final = "gemini"
 _UNSIGNED: Final = "skip_thought_signature_validator"
-"""What Google documents for calls that a model of another provider has made."""
+"""What Google documents for calls that another model has made."""
 
 _GENERATION: Final = re.compile(r"gemini-(\d+)")
 _SIGNED_SINCE: Final = 3
@@ -140,11 +142,15 @@ class GeminiClient(WireClient):
         return f"/{name}:{method}"
 
     def _body(self, call: ModelCall) -> dict[str, Any]:
-        return build_body(call, server=self._server, output_with_tools=self._output_with_tools)
+        return build_body(
+            call, origin=Origin(self._server, call.model), output_with_tools=self._output_with_tools
+        )
 
     def _builder(self, call: ModelCall) -> ReplyBuilder:
         ids = used_ids(call.messages)
-        return ReplyBuilder(used_ids=ids, new_id=self._new_id, server=self._server)
+        return ReplyBuilder(
+            used_ids=ids, new_id=self._new_id, origin=Origin(self._server, call.model)
+        )
 
     async def _authorized(self, url: str, content: bytes) -> Mapping[str, str]:
         if self._token is None:
@@ -186,7 +192,9 @@ async def _current(token: TokenSource) -> str:
 # -- the request -------------------------------------------------------------------------------
 
 
-def build_body(call: ModelCall, *, server: str, output_with_tools: bool = True) -> dict[str, Any]:
+def build_body(
+    call: ModelCall, *, origin: Origin, output_with_tools: bool = True
+) -> dict[str, Any]:
     """Return the body as plain data, the same for the same conversation.
 
     Raises:
@@ -205,7 +213,7 @@ def build_body(call: ModelCall, *, server: str, output_with_tools: bool = True) 
     body: dict[str, Any] = {}
     if instructions:
         body["systemInstruction"] = {"parts": [{"text": text} for text in instructions]}
-    body["contents"] = _contents(call, server)
+    body["contents"] = _contents(call, origin)
     if call.tools:
         body["tools"] = [{"functionDeclarations": [*map(_declaration, call.tools)]}]
         body |= _tool_config(settings)
@@ -249,7 +257,7 @@ def _instructions(messages: Sequence[Message]) -> Iterator[str]:
             yield text
 
 
-def _contents(call: ModelCall, server: str) -> list[dict[str, Any]]:
+def _contents(call: ModelCall, origin: Origin) -> list[dict[str, Any]]:
     names = {
         part.id: part.name
         for message in call.messages
@@ -259,7 +267,7 @@ def _contents(call: ModelCall, server: str) -> list[dict[str, Any]]:
     found = _GENERATION.search(call.model)
     signs = found is not None and int(found[1]) >= _SIGNED_SINCE
     entries = (
-        (message.role, [*_parts(message, server, names, signs=signs)])
+        (message.role, [*_parts(message, origin, names, signs=signs)])
         for message in call.messages
         if message.role != "system"
     )
@@ -271,11 +279,11 @@ def _contents(call: ModelCall, server: str) -> list[dict[str, Any]]:
 
 
 def _parts(
-    message: Message, server: str, names: Mapping[str, str], *, signs: bool
+    message: Message, origin: Origin, names: Mapping[str, str], *, signs: bool
 ) -> Iterator[dict[str, Any]]:
     match message.role:
         case "assistant":
-            parts = [each for part in message.parts for each in _of_model(part, server)]
+            parts = [each for part in message.parts for each in _of_model(part, origin)]
             yield from _signed(parts) if signs else parts
         case "tool":
             for part in message.parts:
@@ -294,27 +302,29 @@ def _signed(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return parts
 
 
-def _of_model(part: Part, server: str) -> Iterator[dict[str, Any]]:
+def _of_model(part: Part, origin: Origin) -> Iterator[dict[str, Any]]:
     match part:
         case Text(text):
-            signature = _signature(part.extra.get("signature"), server)
+            signature = _signature(part.extra.get("signature"), origin)
             if text or signature:
                 yield {"text": text, **signature}
         case Thinking(text, seal):
-            if signature := _signature(seal, server):
+            if signature := _signature(seal, origin):
                 yield {"text": text, "thought": True, **signature}
         case ToolCall(call_id, name):
             called = {"id": call_id, "name": name, "args": arguments_object(part)}
-            yield {"functionCall": called, **_signature(part.extra.get("signature"), server)}
+            yield {"functionCall": called, **_signature(part.extra.get("signature"), origin)}
         case Opaque():
-            block = own_block(_WIRE, server, part)
+            block = own_block(_WIRE, origin, part)
+            if block is not None and of_another_model(origin, part):
+                block.pop("thoughtSignature", None)
             yield from [] if block is None else [block]
         case _:
             yield _of_user(part, "assistant")
 
 
-def _signature(seal: object, server: str) -> dict[str, str]:
-    opened = unsealed(_WIRE, server, seal)
+def _signature(seal: object, origin: Origin) -> dict[str, str]:
+    opened = unsealed(_WIRE, origin, seal)
     return {"thoughtSignature": opened[1]} if opened else {}
 
 
@@ -353,17 +363,17 @@ class ReplyBuilder:
     """
 
     def __init__(
-        self, *, used_ids: Collection[str], new_id: Callable[[], str], server: str
+        self, *, used_ids: Collection[str], new_id: Callable[[], str], origin: Origin
     ) -> None:
         """Start.
 
         Args:
             used_ids: ids of tool calls that the conversation already has.
             new_id: makes ids for tool calls that come without a usable one.
-            server: the host, which alone can open what it has sealed.
+            origin: the server and the model, which alone can open what they have sealed.
         """
         self._blocks = Blocks(used_ids, new_id)
-        self._server = server
+        self._origin = origin
         self._open = ""
         self._usage = Usage()
         self._id = self._model = self._finish = ""
@@ -418,7 +428,7 @@ class ReplyBuilder:
         return Reply(parts, self._usage, stop, self._model, self._id)
 
     def _part(self, part: Mapping[str, Any]) -> list[Delta]:
-        signature = sealed(_WIRE, self._server, "part", fields.text(part, "thoughtSignature"))
+        signature = sealed(_WIRE, self._origin, "part", fields.text(part, "thoughtSignature"))
         if isinstance(part.get("text"), str):
             return self._text(part, signature)
         self._open = ""
@@ -428,7 +438,7 @@ class ReplyBuilder:
             deltas = self._blocks.call(number, fields.text(call, "id"), name, arguments)
             self._blocks.sign(number, signature)
             return deltas
-        kept = _inline(part) or provider_block(_WIRE, self._server, part)
+        kept = _inline(part) or provider_block(_WIRE, self._origin, part)
         if fields.is_shallow(part):
             self._blocks.keep(number, kept)
         return []

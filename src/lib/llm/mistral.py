@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Final, Unpack
 from lib._util.json import canonical
 from lib.llm.api.client import ClientOptions, used_ids
 from lib.llm.api.conversation import (
+    Origin,
     arguments_object,
     base64_of,
     fitting_id,
@@ -99,13 +100,14 @@ class MistralClient(WireClient):
         return "/chat/completions"
 
     def _body(self, call: ModelCall) -> dict[str, Any]:
-        return build_body(call, server=self._server)
+        return build_body(call, origin=Origin(self._server, call.model))
 
     def _builder(self, call: ModelCall) -> MistralBuilder:
+        origin = Origin(self._server, call.model)
         return MistralBuilder(
             used_ids=used_ids(call.messages),
             new_id=self._new_id,
-            seal=lambda signature: sealed(_WIRE, self._server, "thinking", signature),
+            seal=lambda signature: sealed(_WIRE, origin, "thinking", signature),
         )
 
 
@@ -120,7 +122,7 @@ class MistralBuilder(ReplyBuilder):
 # -- the request -------------------------------------------------------------------------------
 
 
-def build_body(call: ModelCall, *, server: str) -> dict[str, Any]:
+def build_body(call: ModelCall, *, origin: Origin) -> dict[str, Any]:
     """Return the body as plain data, the same for the same conversation.
 
     Raises:
@@ -128,7 +130,7 @@ def build_body(call: ModelCall, *, server: str) -> dict[str, Any]:
         LLMError: a message holds what the wire cannot carry in its role.
     """
     settings = read_settings(call, _RESERVED)
-    body: dict[str, Any] = {"model": call.model, "messages": _entries(call, server)}
+    body: dict[str, Any] = {"model": call.model, "messages": _entries(call, origin)}
     body |= settings.rest
     if "seed" in body:
         body["random_seed"] = body.pop("seed")
@@ -155,23 +157,23 @@ def _tool_choice(settings: Settings) -> dict[str, Any]:
     return out
 
 
-def _entries(call: ModelCall, server: str) -> list[dict[str, Any]]:
+def _entries(call: ModelCall, origin: Origin) -> list[dict[str, Any]]:
     out: list[dict[str, Any]] = []
     names = {part.id: part.name for message in call.messages for part in message.tool_calls}
     for message in call.messages:
-        for entry in _entry(message, server, names):
+        for entry in _entry(message, origin, names):
             if out and (out[-1]["role"], entry["role"]) == ("tool", "user"):
                 out.append(_BETWEEN)
             out.append(entry)
     return out
 
 
-def _entry(message: Message, server: str, names: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def _entry(message: Message, origin: Origin, names: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     match message.role:
         case "system":
             yield {"role": "system", "content": text_only(message, _WIRE)}
         case "assistant":
-            yield from _assistant(message, server)
+            yield from _assistant(message, origin)
         case "tool":
             for part in message.parts:
                 yield _tool_result(part, names)
@@ -188,7 +190,7 @@ def _tool_result(part: Part, names: Mapping[str, str]) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": _call_id(part.call_id), **name, "content": content}
 
 
-def _assistant(message: Message, server: str) -> Iterator[dict[str, Any]]:
+def _assistant(message: Message, origin: Origin) -> Iterator[dict[str, Any]]:
     """Yield the message, unless nothing of it is for this server."""
     chunks: list[dict[str, Any]] = []
     for part in message.parts:
@@ -196,7 +198,7 @@ def _assistant(message: Message, server: str) -> Iterator[dict[str, Any]]:
             case Text(text):
                 chunks += [{"type": "text", "text": text}] if text else []
             case Thinking(text, signature):
-                if opened := unsealed(_WIRE, server, signature):
+                if opened := unsealed(_WIRE, origin, signature):
                     inside = [{"type": "text", "text": text}]
                     chunks.append({"type": "thinking", "thinking": inside, "signature": opened[1]})
             case ToolCall() | Opaque():

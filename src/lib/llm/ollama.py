@@ -19,6 +19,7 @@ from lib.llm.api import fields
 from lib.llm.api.blocks import Blocks
 from lib.llm.api.client import ClientOptions, used_ids
 from lib.llm.api.conversation import (
+    Origin,
     arguments_object,
     base64_of,
     misplaced,
@@ -102,11 +103,11 @@ class OllamaClient(WireClient):
         return "/api/chat"
 
     def _body(self, call: ModelCall) -> dict[str, Any]:
-        return build_body(call, server=self._server, context_tokens=self._context_tokens)
+        return build_body(call, origin=Origin(self._server), context_tokens=self._context_tokens)
 
     def _builder(self, call: ModelCall) -> OllamaBuilder:
         ids = used_ids(call.messages)
-        return OllamaBuilder(used_ids=ids, new_id=self._new_id, server=self._server)
+        return OllamaBuilder(used_ids=ids, new_id=self._new_id, origin=Origin(self._server))
 
     def _decoder(self) -> Decoder:
         return LineDecoder()
@@ -124,7 +125,7 @@ def _host(variable: str) -> str:
 
 
 def build_body(
-    call: ModelCall, *, server: str, context_tokens: int | None = None
+    call: ModelCall, *, origin: Origin, context_tokens: int | None = None
 ) -> dict[str, Any]:
     """Return the body as plain data, the same for the same conversation.
 
@@ -136,7 +137,7 @@ def build_body(
     settings.rest.pop("tool_choice", None)
     options = _options(settings, context_tokens)
     names = {part.id: part.name for message in call.messages for part in message.tool_calls}
-    messages = [entry for each in call.messages for entry in _entries(each, server, names)]
+    messages = [entry for each in call.messages for entry in _entries(each, origin, names)]
     body: dict[str, Any] = {"model": call.model, "messages": messages, **settings.rest}
     if call.tools and settings.choice != "none":
         body["tools"] = [*map(tool_json, call.tools)]
@@ -159,12 +160,14 @@ def _options(settings: Settings, context_tokens: int | None) -> dict[str, Any]:
     return options | ({"num_predict": settings.max_tokens} if settings.max_tokens else {})
 
 
-def _entries(message: Message, server: str, names: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def _entries(
+    message: Message, origin: Origin, names: Mapping[str, str]
+) -> Iterator[dict[str, Any]]:
     match message.role:
         case "system":
             yield {"role": "system", "content": text_only(message, _WIRE)}
         case "assistant":
-            yield from _assistant(message, server)
+            yield from _assistant(message, origin)
         case "tool":
             for part in message.parts:
                 yield _tool_result(part, names)
@@ -192,13 +195,13 @@ def _tool_result(part: Part, names: Mapping[str, str]) -> dict[str, Any]:
     return {"role": "tool", "tool_name": name, "content": content}
 
 
-def _assistant(message: Message, server: str) -> Iterator[dict[str, Any]]:
+def _assistant(message: Message, origin: Origin) -> Iterator[dict[str, Any]]:
     """Yield the message, unless nothing of it is for this server."""
     thinking: list[str] = []
     for part in message.parts:
         match part:
             case Thinking(text, signature):
-                thinking += [text] if unsealed(_WIRE, server, signature) else []
+                thinking += [text] if unsealed(_WIRE, origin, signature) else []
             case Text() | ToolCall() | Opaque():
                 pass
             case _:
@@ -244,17 +247,17 @@ class OllamaBuilder:
     """
 
     def __init__(
-        self, *, used_ids: Collection[str], new_id: Callable[[], str], server: str
+        self, *, used_ids: Collection[str], new_id: Callable[[], str], origin: Origin
     ) -> None:
         """Start.
 
         Args:
             used_ids: ids of tool calls that the conversation already has.
             new_id: makes ids for tool calls, which come without.
-            server: the host, which gets its own thinking back.
+            origin: the server, whose thinking goes back to it.
         """
         self._blocks = Blocks(used_ids, new_id)
-        self._server, self._new_id = server, new_id
+        self._origin, self._new_id = origin, new_id
         self._open = ""
         self._usage = Usage()
         self._stop = self._model = ""
@@ -314,7 +317,7 @@ class OllamaBuilder:
         if kind == "text":
             return self._blocks.text(number, piece)
         deltas = self._blocks.thinking(number, piece)
-        self._blocks.sign(number, sealed(_WIRE, self._server, "thinking", "own"))
+        self._blocks.sign(number, sealed(_WIRE, self._origin, "thinking", "own"))
         return deltas
 
 

@@ -33,6 +33,7 @@ from lib.llm import (
     ToolResult,
     ToolSpec,
 )
+from lib.llm.api.conversation import Origin
 from lib.llm.api.wire import ModelCall
 from lib.llm.bedrock import build_body as bedrock_body
 
@@ -344,14 +345,14 @@ def test_points_of_the_cache_stand_where_the_model_can_cache() -> None:
     talk = [Message.system("s"), *HI, Message.assistant("a"), *HI, Message.assistant("b"), *HI]
     call = ModelCall(messages=talk, model="m")
 
-    body = bedrock_body(call, server="s", cache="1h")
+    body = bedrock_body(call, origin=Origin("s"), cache="1h")
 
     point = {"cachePoint": {"type": "default", "ttl": "1h"}}
     assert body["system"] == [{"text": "s"}, point]
     assert [point in message["content"] for message in body["messages"]] == [
         *(False, False, True, False, True)
     ]
-    assert "cachePoint" not in json.dumps(bedrock_body(call, server="s"))
+    assert "cachePoint" not in json.dumps(bedrock_body(call, origin=Origin("s")))
 
 
 async def test_models_that_cannot_cache_get_no_points() -> None:
@@ -374,7 +375,7 @@ def test_a_document_has_a_name_that_no_user_wrote() -> None:
     ]
     call = ModelCall(messages=[Message.user("Look.", *files)], model="m")
 
-    _, first, second = bedrock_body(call, server="s")["messages"][0]["content"]
+    _, first, second = bedrock_body(call, origin=Origin("s"))["messages"][0]["content"]
 
     assert first["document"]["name"] == "document-1"
     assert second["document"] == {
@@ -384,7 +385,7 @@ def test_a_document_has_a_name_that_no_user_wrote() -> None:
     }
     for wrong in (File(url="https://x.test/a.csv", media_type="text/csv"), File(url="s3://a/b")):
         with pytest.raises(UnsupportedModality):
-            bedrock_body(ModelCall(messages=[Message.user(wrong)], model="m"), server="s")
+            bedrock_body(ModelCall(messages=[Message.user(wrong)], model="m"), origin=Origin("s"))
 
 
 @pytest.mark.parametrize(

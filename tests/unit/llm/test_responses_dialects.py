@@ -21,7 +21,7 @@ from fakes.responses_wire import (
     response,
 )
 from lib.llm import Delta, Message, Reply, Text, Thinking, ToolCall, Usage
-from lib.llm.api.conversation import unsealed
+from lib.llm.api.conversation import Origin, unsealed
 from lib.llm.api.streams import END_OF_STREAM, EventDecoder
 from lib.llm.client import Stop
 from lib.llm.parts import Part
@@ -216,7 +216,7 @@ def from_ours(reply: Reply) -> dict[str, Any]:
         "model": reply.model,
         "text": reply.text,
         "calls": [(call.id, call.name, call.arguments) for call in reply.tool_calls],
-        "sealed": [unsealed("responses", HOST, part.signature) for part in thinking],
+        "sealed": [unsealed("responses", Origin(HOST), part.signature) for part in thinking],
         "phases": [part.extra["phase"] for part in reply.parts if isinstance(part, Text)],
         "usage": (
             usage.input_tokens,

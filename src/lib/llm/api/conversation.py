@@ -6,8 +6,10 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
+from urllib.parse import quote
 
 from lib.errors import LLMError, UnsupportedModality
 from lib.llm.messages import Message
@@ -16,35 +18,62 @@ from lib.llm.parts import PROVIDER_BLOCK, Attachment, Opaque, Part, Text, ToolCa
 # -- what only one server can read -------------------------------------------------------------
 
 
-def sealed(wire: str, server: str, name: str, content: str) -> str | None:
-    """Return the signature of a part: its wire and server, a name, and the server's own seal.
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The maker of a part of a conversation, who may get back what is sealed in it.
+
+    Attributes:
+        server: the host.
+        model: as calls name it; "" where the server sorts out by itself what a model cannot read.
+    """
+
+    server: str
+    model: str = ""
+
+
+def sealed(wire: str, origin: Origin, name: str, content: str) -> str | None:
+    """Return the signature of a part: its wire, server, a name, the model, and the seal itself.
 
     All of it is in the signature, which a redactor leaves as it is, or takes away. None where there
     is nothing to keep.
     """
-    usable = name and content and "/" not in name
-    return f"{wire}/{server}/{name}/{content}" if usable else None
+    if not (name and content and "/" not in name):
+        return None
+    model = f"@{quote(origin.model, safe='')}" if origin.model else ""
+    return f"{wire}/{origin.server}/{name}{model}/{content}"
 
 
-def unsealed(wire: str, server: str, signature: object) -> tuple[str, str] | None:
-    """Return the name and the content of a signature, None for what is not of this server."""
-    seal, rest = f"{wire}/{server}/", signature if isinstance(signature, str) else ""
+def unsealed(wire: str, origin: Origin, signature: object) -> tuple[str, str] | None:
+    """Return the name and the content of a signature, None for what is not of this origin.
+
+    What names no model, as in older logs, is of any model of the server.
+    """
+    seal, rest = f"{wire}/{origin.server}/", signature if isinstance(signature, str) else ""
     name, _, content = rest.removeprefix(seal).partition("/")
+    if origin.model:
+        name, _, model = name.partition("@")
+        if model and model != quote(origin.model, safe=""):
+            return None
     return (name, content) if rest.startswith(seal) and name and content else None
 
 
-def provider_block(wire: str, server: str, block: Mapping[str, Any]) -> Opaque:
+def provider_block(wire: str, origin: Origin, block: Mapping[str, Any]) -> Opaque:
     """Return a block of a reply that has no part here as one that its server gets back."""
-    return Opaque(
-        {"type": PROVIDER_BLOCK, "wire": wire, "server": server, "block": dict(block)},
-    )
+    model = {"model": origin.model} if origin.model else {}
+    server = {"wire": wire, "server": origin.server, **model}
+    return Opaque({"type": PROVIDER_BLOCK, **server, "block": dict(block)})
 
 
-def own_block(wire: str, server: str, part: Opaque) -> dict[str, Any] | None:
+def own_block(wire: str, origin: Origin, part: Opaque) -> dict[str, Any] | None:
     """Return the block that this server wrote, None for one of another."""
     own = part.type == PROVIDER_BLOCK and part.data.get("wire") == wire
-    block = part.data.get("block") if own and part.data.get("server") == server else None
+    block = part.data.get("block") if own and part.data.get("server") == origin.server else None
     return dict(block) if isinstance(block, dict) else None  # pyright: ignore[reportUnknownArgumentType] - keys of JSON are strings
+
+
+def of_another_model(origin: Origin, part: Opaque) -> bool:
+    """Return True if a block says that another model has made it."""
+    return bool(origin.model) and part.data.get("model", origin.model) != origin.model
 
 
 # -- messages ----------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 
 from lib.errors import InvalidReply, LLMError
 from lib.llm.api import fields
-from lib.llm.api.conversation import sealed
+from lib.llm.api.conversation import Origin, sealed
 from lib.llm.api.fields import arguments_text, read_arguments
 from lib.llm.client import Delta, Reply, Stop, ToolCallDelta, Usage
 from lib.llm.parts import Part, Text, Thinking, ToolCall
@@ -248,7 +248,7 @@ def _message(item: _Object) -> Iterator[Part]:
 def _reasoning(item: _Object, server: str) -> Iterator[Part]:
     text = _reasoning_text(item)
     item_id, encrypted = fields.text(item, "id"), fields.text(item, "encrypted_content")
-    signature = sealed(WIRE, server, item_id, encrypted)
+    signature = sealed(WIRE, Origin(server), item_id, encrypted)
     if text or signature:
         yield Thinking(text, signature)
 

@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 from lib._util.json import canonical
 from lib.errors import LLMError
 from lib.llm.api import fields
-from lib.llm.api.conversation import unsealed
+from lib.llm.api.conversation import Origin, unsealed
 from lib.llm.client import Output, ToolSpec
 from lib.llm.messages import Message
 from lib.llm.output import output_schema
@@ -141,7 +141,7 @@ def _is_content(part: Part) -> bool:
 
 def _reasoning(part: Thinking, server: str) -> Iterator[dict[str, Any]]:
     """Yield the item, if this server has sealed it: what others think is only for reading."""
-    if opened := unsealed(WIRE, server, part.signature):
+    if opened := unsealed(WIRE, Origin(server), part.signature):
         item_id, encrypted = opened
         summary = [{"type": "summary_text", "text": part.text}] if part.text else []
         item = {"type": "reasoning", "id": item_id, "summary": summary}
