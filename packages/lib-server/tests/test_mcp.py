@@ -514,3 +514,31 @@ async def test_without_issuers_of_tokens_there_is_no_metadata(
         metadata = await up.client.get(f"{METADATA}/mcp")
 
     assert metadata.status_code == 404
+
+
+async def test_a_client_with_a_session_cancels_its_call_in_another_request() -> None:
+    store, begun = MemoryEventStore(), asyncio.Event()
+
+    async def answer(messages: Any) -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    engine = Engine(store, agents=[Agent(FunctionClient(answer), name="slow")])
+    async with serving(Server(engine, auth=OneKey())) as up:
+        headers, others = await session_of(up), await session_of(up)
+        calling = asyncio.create_task(
+            up.client.post("/mcp", headers=headers, json={**call("slow", task="x"), "id": 7})
+        )
+        await begun.wait()
+        (info,) = await store.runs(RunQuery())
+        cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled"}
+        for of_session, request_id in ((others, 7), (headers, 8), (headers, [7]), (headers, 7)):
+            assert [each.status for each in await store.runs(RunQuery())] == ["open"]
+            params = {"requestId": request_id}
+            await up.client.post("/mcp", headers=of_session, json={**cancel, "params": params})
+        response = await calling
+        result = await engine.run(info.run_id).result(timeout_s=120)
+
+    assert "result" not in response.text
+    assert result.outcome == "CANCELLED"

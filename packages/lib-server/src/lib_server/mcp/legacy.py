@@ -21,10 +21,10 @@ from mcp.server.connection import Connection
 from mcp.server.runner import serve_connection
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, StreamableHTTPServerTransport
 from mcp.shared._stream_protocols import ReadStream, WriteStream
-from mcp.shared.dispatcher import CallOptions
+from mcp.shared.dispatcher import CallOptions, coerce_request_id
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
-from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher, cancelled_request_id_from_params
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp.shared.transport_context import TransportContext
 from mcp_types import (
@@ -58,6 +58,7 @@ class LegacyEndpoint:
         self._server = server
         self._sessions = server.sessions
         self._state = state
+        self._open: dict[str, set[_Asking]] = {}
 
     async def answer(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> bool:
         """Answer a request of 2025-11-25 or before; return False if it is of no session."""
@@ -80,6 +81,8 @@ class LegacyEndpoint:
         elif _is_answer(message):
             await (await self._taken(session, message))(scope, receive, send)
         else:
+            if message.get("method") == "notifications/cancelled":
+                self._cancel(session, message.get("params"))
             scope = {**scope, CALLER_KEY: replace(caller, session=session)}
             version = headers.get(MCP_PROTOCOL_VERSION_HEADER, DEFAULT_NEGOTIATED_VERSION)
             await self._serve(session, version, scope, receive, send)
@@ -89,6 +92,14 @@ class LegacyEndpoint:
         if await self._sessions.answer(session, message):
             return Response(status_code=HTTPStatus.ACCEPTED)
         return _refused(HTTPStatus.BAD_REQUEST, "no question to this client has this id")
+
+    def _cancel(self, session: LegacySession, params: Any) -> None:
+        """Cancel what this process does for another request of the session."""
+        found = cast("dict[str, Any]", params) if isinstance(params, dict) else None
+        request_id = cancelled_request_id_from_params(found)
+        if request_id is not None:
+            for each in self._open.get(session.name, ()):
+                each.cancel(request_id)
 
     async def _serve(
         self, session: LegacySession, version: str, scope: Scope, receive: Receive, send: Send
@@ -106,9 +117,14 @@ class LegacyEndpoint:
                 init_options=self._server.initialization_options(pipe=False),
             )
             group.start_soon(serve, self._server.protocol, dispatcher)
+            opened = self._open.setdefault(session.name, set())
+            opened.add(dispatcher)
             try:
                 await transport.handle_request(scope, receive, send)
             finally:
+                opened.discard(dispatcher)
+                if not opened:
+                    self._open.pop(session.name, None)
                 with anyio.CancelScope(shield=True):
                     await transport.terminate()
 
@@ -134,6 +150,13 @@ class _Asking(JSONRPCDispatcher[TransportContext]):
         self._sessions = sessions
         self._session = session
         self._stopping = stopping
+
+    def cancel(self, request_id: RequestId) -> None:
+        """Cancel a request, which then is not answered, if this process carries it out."""
+        found = self._in_flight.get(coerce_request_id(request_id))
+        if found is not None:
+            found.dctx.cancel_requested.set()
+            found.scope.cancel()
 
     async def send_raw_request(
         self,
