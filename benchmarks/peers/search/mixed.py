@@ -113,7 +113,7 @@ def chroma_files(matrix: np.ndarray, folder: Path) -> Peer:
     settings = chromadb.Settings(anonymized_telemetry=False)
     client = chromadb.PersistentClient(str(folder / "chroma"), settings)
     graph = {"space": "ip", "ef_construction": 100, "ef_search": 100, "max_neighbors": 16}
-    collection = client.create_collection("v", configuration={"hnsw": graph})  # type: ignore[arg-type] - a dict
+    collection = client.create_collection("vectors", configuration={"hnsw": graph})  # type: ignore[arg-type] - a dict
     for start in range(0, len(matrix), _CHUNK):
         part = matrix[start : start + _CHUNK]
         rows = range(start, start + len(part))
