@@ -97,6 +97,6 @@ def test_an_installation_without_documents_asks_for_a_path() -> None:
 
 
 def test_the_command_names_its_subcommands_for_completion() -> None:
-    names = ["demo", "mcp", "privacy", "store", "trace", "vector", "worker"]
+    names = ["demo", "mcp", "memory", "privacy", "store", "trace", "vector", "worker"]
 
     assert main.list_commands(click.Context(main)) == names
