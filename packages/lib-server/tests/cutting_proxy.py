@@ -44,12 +44,13 @@ class CuttingProxy:
         there = asyncio.create_task(self._pump(reader, far_writer, None))
         most = None if self.calm else self._random.randrange(self._most)
         back = asyncio.create_task(self._pump(far_reader, writer, most))
-        await asyncio.wait([there, back], return_when=asyncio.FIRST_COMPLETED)
-        for each in (there, back):
-            each.cancel()
-        await asyncio.wait([there, back])
-        for each in (writer, far_writer):
-            each.transport.abort()
+        try:
+            await asyncio.wait([there, back], return_when=asyncio.FIRST_COMPLETED)
+        finally:  # the end of the test cancels what is still open
+            for task in (there, back):
+                task.cancel()
+            for each in (writer, far_writer):
+                each.transport.abort()
 
     async def _pump(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, left: int | None
