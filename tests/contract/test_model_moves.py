@@ -112,7 +112,8 @@ async def test_a_seal_of_an_older_log_names_no_model_and_goes_back(name: str) ->
             written = json.dumps([message_to_json(each) for each in talk])
             assert "@m/" in written
             older = json.loads(written.replace("@m/", "/"))
-            await client.complete([*map(message_from_json, older), Message.user("Go on.")])
+            again = [*map(message_from_json, older), Message.user("Go on.")]
+            await client.complete(again, tools=[SPEC])
         sent = json.dumps(server.requests[-1].body)
 
     assert "seal00" in sent

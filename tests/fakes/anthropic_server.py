@@ -1,8 +1,9 @@
 """A server of Anthropic's messages API on loopback: strict, with a cache and seals of its own.
 
 It refuses what Anthropic refuses: calls without their results in the next message, results without
-a call, thinking that it did not sign, blocks without anything to read, fields that it does not
-know. What it counts as read from its cache is what the marks of earlier requests cover.
+a call, thinking that it did not sign or that was moved (`preserved_thinking`), blocks without
+anything to read, fields that it does not know. What it counts as read from its cache is what the
+marks of earlier requests cover.
 
 Source: the types of anthropic-sdk-python 2.12, whose client reads its answers
 (scripts/vendor-sdks), and error bodies as issues of users quote them (2024 to 2026).
@@ -17,6 +18,7 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from fakes.llm_server import API_KEY, Answers, ModelServer, Raw, Received
+from fakes.preserved_thinking import PreservedThinking
 from lib.llm import Opaque, Part, Reply, Text, Thinking, ToolCall, Usage
 
 _FIELDS: Final = frozenset(
@@ -40,8 +42,7 @@ _Block = Mapping[str, Any]
 class AnthropicServer(ModelServer):
     """Answers in turn what it was given, or what a function of the request's body returns.
 
-    The signatures of thinking in a script are raw: a model takes back only its own.
-    Thinking without text is redacted thinking.
+    The signatures of thinking in a script are raw. Thinking without text is redacted thinking.
     """
 
     path = "/v1/messages"
@@ -51,7 +52,7 @@ class AnthropicServer(ModelServer):
     ) -> None:
         """Take the script."""
         super().__init__(answers, api_key=api_key, slice_bytes=slice_bytes)
-        self._seals = set[tuple[str, str]]()
+        self._thinking = PreservedThinking(_seal, _conditions, ["cache_control"])
         self._cached: set[str] = set()
         self._made = 0
 
@@ -68,7 +69,7 @@ class AnthropicServer(ModelServer):
 
     def refuse(self, body: dict[str, Any]) -> Raw | None:
         """Return the answer to a request that breaks a rule, None for one that is in order."""
-        for problem in (*problems(body), *self._foreign(body)):
+        for problem in (*problems(body), *self._thinking.problems(body, body.get("thinking", {}))):
             return failed(400, "invalid_request_error", problem)
         return None
 
@@ -82,26 +83,19 @@ class AnthropicServer(ModelServer):
             usage = replace(
                 usage, input_tokens=total, cache_read_tokens=read, cache_write_tokens=written
             )
-        thoughts = [part for part in reply.parts if isinstance(part, Thinking)]
-        self._seals |= {(body["model"], part.signature or "") for part in thoughts}
+        content = [*map(_block, reply.parts)]
+        self._thinking.seal(body, content)
         message = {
             "id": reply.id or f"msg_{self._made}",
             "type": "message",
             "role": "assistant",
             "model": reply.model or body["model"],
-            "content": [*map(_block, reply.parts)],
+            "content": content,
             "stop_reason": _STOPS[_stop(reply)],
             "stop_sequence": None,
             "usage": _usage(usage),
         }
         return _events(message) if body.get("stream") else json.dumps(message).encode()
-
-    def _foreign(self, body: Mapping[str, Any]) -> Iterator[str]:
-        for place, block in _all_blocks(body["messages"]):
-            seal = block.get("signature") or block.get("data")
-            thinks = block.get("type") in {"thinking", "redacted_thinking"}
-            if thinks and (body["model"], seal) not in self._seals:
-                yield f"{place}: Invalid `signature` in `thinking` block"
 
     def _cache(self, body: Mapping[str, Any]) -> tuple[int, int]:
         """Return how many characters the cache held, and how many it holds from now on."""
@@ -117,6 +111,16 @@ class AnthropicServer(ModelServer):
                 end = len(prefix)
         self._cached |= set(marked)
         return read, max(0, end - read)
+
+
+def _seal(block: _Block) -> str | None:
+    if block.get("type") not in {"thinking", "redacted_thinking"}:
+        return None
+    return block.get("signature") or block.get("data") or ""
+
+
+def _conditions(body: Mapping[str, Any]) -> Sequence[Any]:
+    return [body.get("system", ()), body.get("tools", ())]
 
 
 _MARK: Final = ', "cache_control": {"type": "ephemeral"}'

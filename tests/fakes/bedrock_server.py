@@ -22,6 +22,7 @@ from typing import Any, Final, cast
 from urllib.parse import quote, unquote
 
 from fakes.llm_server import API_KEY, Answers, ModelServer, Raw, Received
+from fakes.preserved_thinking import PreservedThinking
 from lib.llm import Opaque, Part, Reply, Text, Thinking, ToolCall, Usage
 
 ACCESS_KEY: Final = "AKIATEST"
@@ -60,7 +61,7 @@ class BedrockServer(ModelServer):
     ) -> None:
         """Take the script."""
         super().__init__(answers, api_key=api_key, slice_bytes=slice_bytes)
-        self._seals = set[tuple[str, str]]()
+        self._thinking = PreservedThinking(_seal, _conditions, ["cachePoint"])
 
     def full(self, received: Received) -> dict[str, Any]:
         """Return the body with the model and the method of the path."""
@@ -82,16 +83,16 @@ class BedrockServer(ModelServer):
 
     def refuse(self, body: dict[str, Any]) -> Raw | None:
         """Return the answer to a request that breaks a rule, None for one that is in order."""
-        for problem in (*problems(body), *self._foreign(body)):
+        thinking = body.get("additionalModelRequestFields", {}).get("thinking", {})
+        for problem in (*problems(body), *self._thinking.problems(body, thinking)):
             return failed(400, "ValidationException", problem)
         return None
 
     def write(self, reply: Reply, body: dict[str, Any]) -> bytes | Iterable[bytes]:
         """Return the answer, whole or as frames."""
         usage = Usage(input_tokens=1, output_tokens=1) if reply.usage == Usage() else reply.usage
-        thoughts = [part for part in reply.parts if isinstance(part, Thinking)]
-        self._seals |= {(body["model"], part.signature or "") for part in thoughts}
         blocks = [*map(_block, reply.parts)]
+        self._thinking.seal(body, blocks)
         stop = "tool_calls" if reply.tool_calls and reply.stop == "stop" else reply.stop
         if body["stream"]:
             return _frames(blocks, _STOPS[stop], _usage(usage))
@@ -99,14 +100,16 @@ class BedrockServer(ModelServer):
         answer = {"output": {"message": message}, "stopReason": _STOPS[stop]}
         return json.dumps({**answer, "usage": _usage(usage), "metrics": {"latencyMs": 1}}).encode()
 
-    def _foreign(self, body: Mapping[str, Any]) -> Iterator[str]:
-        for block in _all_blocks(body["messages"]):
-            content = block.get("reasoningContent", {})
-            seal = content.get("redactedContent") or content.get("reasoningText", {}).get(
-                "signature"
-            )
-            if content and (body["model"], seal) not in self._seals:
-                yield "The model returned the following errors: Invalid `signature` in `thinking`"
+
+def _seal(block: _Block) -> str | None:
+    content = block.get("reasoningContent")
+    if not content:
+        return None
+    return content.get("redactedContent") or content["reasoningText"].get("signature") or ""
+
+
+def _conditions(body: Mapping[str, Any]) -> Sequence[Any]:
+    return [body.get("system", ()), body.get("toolConfig", {}).get("tools", ())]
 
 
 def failed(status: int, kind: str, message: str = "no") -> Raw:

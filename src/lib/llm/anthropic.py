@@ -4,7 +4,8 @@ The log of a conversation only grows, so that each call repeats the one before i
 marked after the instructions, after the last message, and where the last message of the call before
 stood. Thinking goes back with its seal to the model that made it, and to no other: the server drops
 what its model cannot read, says "Preserved thinking" (2026-11), but has refused it as well
-(anthropics/anthropic-sdk-python#1598). So each model sees a conversation that only grows.
+(anthropics/anthropic-sdk-python#1598). So each model sees a conversation that only grows, and where
+one was cut, what was thought behind the cut stays out (`prefixes`).
 
 Source: Anthropic API reference, "Messages" and "Streaming messages" (docs.anthropic.com, 2026-11),
 and the types of anthropic-sdk-python 2.12.
@@ -15,6 +16,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, ClassVar, Final, Literal, Unpack, cast
 
 from lib._util.json import canonical
@@ -29,7 +31,6 @@ from lib.llm.api.conversation import (
     base64_of,
     fitting_id,
     leading_system,
-    merged,
     misplaced,
     own_block,
     provider_block,
@@ -45,6 +46,15 @@ from lib.llm.api.endpoint import (
     provider_of,
 )
 from lib.llm.api.fields import arguments_text, read_arguments
+from lib.llm.api.prefixes import (
+    Block,
+    Bound,
+    Prefix,
+    bound_messages,
+    bound_name,
+    needed_thinking,
+    request_digest,
+)
 from lib.llm.api.streams import ServerEvent, read_json
 from lib.llm.api.wire import ModelCall, Settings, WireClient, read_settings, stops
 from lib.llm.client import Delta, Output, Reply, Stop, Usage
@@ -124,10 +134,12 @@ class AnthropicClient(WireClient):
     def _body(self, call: ModelCall) -> dict[str, Any]:
         return build_body(call, origin=Origin(self._server, call.model), cache=self._cache)
 
-    def _builder(self, call: ModelCall) -> ReplyBuilder:
-        ids = used_ids(call.messages)
+    def _builder(self, call: ModelCall, body: Mapping[str, Any]) -> ReplyBuilder:
         return ReplyBuilder(
-            used_ids=ids, new_id=self._new_id, origin=Origin(self._server, call.model)
+            used_ids=used_ids(call.messages),
+            new_id=self._new_id,
+            origin=Origin(self._server, call.model),
+            request=body,
         )
 
 
@@ -169,14 +181,17 @@ def build_body(call: ModelCall, *, origin: Origin, cache: Cache | None) -> dict[
         ]
         body |= _tool_choice(settings, call)
     leading = leading_system(call.messages)
-    if system := [*_texts(leading)]:
-        body["system"] = system
-    messages = _messages(call.messages[len(leading) :], origin)
-    body["messages"] = messages
+    system = [*_texts(leading)]
+    constraint = [*_constraint(body, call.output)]
+    prefix = Prefix(body.get("tools", ()), (*system, *constraint))
+    rest = call.messages[len(leading) :]
+    needed = needed_thinking(rest, fields.mapping(body, "thinking"))
+    entries = ((_role(message), [*_blocks(message, origin)]) for message in rest)
+    body["messages"] = messages = bound_messages(entries, prefix, needed_from=needed)
     if cache is not None:
-        _mark(body, messages, cache)
-    if call.output is not None:
-        _constrain(body, call.output)
+        _mark(system or body.get("tools", []), messages, cache)
+    if system or constraint:
+        body["system"] = [*system, *constraint]
     if call.stream:
         body["stream"] = True
     return body
@@ -198,16 +213,11 @@ def _texts(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
             yield {"type": "text", "text": text}
 
 
-def _messages(messages: Sequence[Message], origin: Origin) -> list[dict[str, Any]]:
-    entries = ((_role(message), [*_blocks(message, origin)]) for message in messages)
-    return [{"role": role, "content": blocks} for role, blocks in merged(entries)]
-
-
 def _role(message: Message) -> str:
     return "user" if message.role == "tool" else message.role
 
 
-def _blocks(message: Message, origin: Origin) -> Iterator[dict[str, Any]]:
+def _blocks(message: Message, origin: Origin) -> Iterator[Block | Bound]:
     for part in message.parts:
         if isinstance(part, Text):
             if part.text.strip():  # the server refuses what has nothing to read
@@ -231,7 +241,7 @@ def _of_caller(part: Part, role: str) -> dict[str, Any]:
             raise misplaced(part, role, _WIRE)
 
 
-def _of_model(part: Part, origin: Origin) -> Iterator[dict[str, Any]]:
+def _of_model(part: Part, origin: Origin) -> Iterator[Block | Bound]:
     match part:
         case ToolCall():
             yield _tool_use(part)
@@ -260,14 +270,14 @@ def _call_id(call_id: str) -> str:
     return fitting_id(call_id, _CALL_ID, 40)
 
 
-def _thinking(part: Thinking, origin: Origin) -> Iterator[dict[str, Any]]:
-    match unsealed(_WIRE, origin, part.signature):
-        case ("thinking", signature):
-            yield {"type": "thinking", "thinking": part.text, "signature": signature}
-        case ("redacted", data):
-            yield {"type": "redacted_thinking", "data": data}
-        case _:
-            pass  # what others think is only for reading
+def _thinking(part: Thinking, origin: Origin) -> Iterator[Bound]:
+    name, seal = unsealed(_WIRE, origin, part.signature) or ("", "")
+    kind, _, prefix = name.partition("~")
+    if kind == "thinking":
+        yield Bound({"type": kind, "thinking": part.text, "signature": seal}, prefix)
+    elif kind == "redacted":
+        yield Bound({"type": "redacted_thinking", "data": seal}, prefix)
+    # What others think is only for reading.
 
 
 def _source(part: Image | File) -> dict[str, Any]:
@@ -286,26 +296,28 @@ def _source(part: Image | File) -> dict[str, Any]:
     return {"type": "text", "media_type": "text/plain", "data": text}
 
 
-def _mark(body: Mapping[str, Any], messages: Sequence[Mapping[str, Any]], cache: Cache) -> None:
+def _mark(instructions: Sequence[Block], messages: Sequence[Block], cache: Cache) -> None:
     """Mark where the next call is certain to begin in the same way, and where the last one ended.
 
     The wire allows four marks. Those of messages stand at the last and at the last but one that is
     not the model's, since only such a message ends a call.
     """
     ends = [message["content"][-1] for message in messages if message["role"] != "assistant"]
-    instructions = cast(list[dict[str, Any]], body.get("system") or body.get("tools") or [])
     for block in (*instructions[-1:], *ends[-2:]):
         block["cache_control"] = {"type": "ephemeral"} | ({"ttl": cache} if cache != "5m" else {})
 
 
-def _constrain(body: dict[str, Any], output: Output) -> None:
+def _constraint(body: Block, output: Output | None) -> Iterator[Block]:
+    """Put the shape of the answer into the body, or yield an instruction where it cannot be."""
+    if output is None:
+        return
     schema = output_schema(output)
     if (shape := strict_shape(schema)) is not None:
         wanted = {"type": "json_schema", "schema": shape}
         body["output_config"] = {**fields.mapping(body, "output_config"), "format": wanted}
         return
     text = f"Reply with nothing but JSON that fits this JSON schema: {canonical(schema)}"
-    body["system"] = [*body.get("system", ()), {"type": "text", "text": text}]
+    yield {"type": "text", "text": text}
 
 
 # -- the reply ---------------------------------------------------------------------------------
@@ -320,7 +332,12 @@ class ReplyBuilder:
     """
 
     def __init__(
-        self, *, used_ids: Collection[str], new_id: Callable[[], str], origin: Origin
+        self,
+        *,
+        used_ids: Collection[str],
+        new_id: Callable[[], str],
+        origin: Origin,
+        request: Mapping[str, Any],
     ) -> None:
         """Start.
 
@@ -328,9 +345,10 @@ class ReplyBuilder:
             used_ids: ids of tool calls that the conversation already has.
             new_id: makes ids for tool calls that come without a usable one.
             origin: the server and the model, which alone can open what they have sealed.
+            request: the body that is answered, which thinking is bound to.
         """
         self._blocks = Blocks(used_ids, new_id)
-        self._origin = origin
+        self._origin, self._request = origin, request
         self._usage: dict[str, Any] = {}
         self._others: dict[int, tuple[Mapping[str, Any], list[str]]] = {}
         self._id = self._model = self._stop = ""
@@ -446,7 +464,14 @@ class ReplyBuilder:
         return []
 
     def _sign(self, number: int, name: str, signature: str) -> None:
+        name = bound_name(name, self._digest) if signature else ""
         self._blocks.sign(number, sealed(_WIRE, self._origin, name, signature))
+
+    @cached_property
+    def _digest(self) -> str:
+        request = self._request
+        conditions = request.get("tools", ()), request.get("system", ())
+        return request_digest(*conditions, messages=request["messages"])
 
     def _keep_others(self) -> None:
         """Keep the blocks that have no part here, such as calls of the server's own tools."""

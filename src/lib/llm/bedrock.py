@@ -16,6 +16,7 @@ import struct
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from importlib import import_module
 from typing import Any, ClassVar, Final, Literal, Unpack, cast
 from urllib.parse import quote
@@ -32,7 +33,6 @@ from lib.llm.api.conversation import (
     arguments_object,
     base64_of,
     fitting_id,
-    merged,
     misplaced,
     of_another_model,
     own_block,
@@ -43,9 +43,18 @@ from lib.llm.api.conversation import (
 )
 from lib.llm.api.endpoint import JSON_HEADERS, Endpoint, checked_address, checked_key
 from lib.llm.api.fields import arguments_text
+from lib.llm.api.prefixes import (
+    Block,
+    Bound,
+    Prefix,
+    bound_messages,
+    bound_name,
+    needed_thinking,
+    request_digest,
+)
 from lib.llm.api.streams import Builder, Decoder, ServerEvent, read_json
 from lib.llm.api.wire import ModelCall, Settings, WireClient, read_settings, stops
-from lib.llm.client import Delta, Reply, Stop, ToolSpec, Usage
+from lib.llm.client import Delta, Output, Reply, Stop, ToolSpec, Usage
 from lib.llm.messages import Message
 from lib.llm.output import output_schema
 from lib.llm.parts import (
@@ -166,12 +175,13 @@ class BedrockClient(WireClient):
         cache = self._cache if _CACHING.search(call.model) else None
         return build_body(call, origin=Origin(self._server, call.model), cache=cache)
 
-    def _builder(self, call: ModelCall) -> ReplyBuilder:
+    def _builder(self, call: ModelCall, body: Mapping[str, Any]) -> ReplyBuilder:
         return ReplyBuilder(
             used_ids=used_ids(call.messages),
             new_id=self._new_id,
             origin=Origin(self._server, call.model),
             model=call.model,
+            request=body,
         )
 
     def _decoder(self) -> Decoder:
@@ -227,17 +237,25 @@ def build_body(call: ModelCall, *, origin: Origin, cache: Cache | None = None) -
     config = _tool_config(call, settings)
     body = _parameters(settings) | ({"toolConfig": config} if config else {})
     system = [{"text": text} for text in _instructions(call.messages)]
-    messages = _messages(call.messages, origin)
+    constraint = [*_constraint(body, call.output)]
+    prefix = Prefix(config.get("tools", ()), (*system, *constraint))
+    messages = _messages(call.messages, origin, prefix, body)
     if cache is not None:
         _mark(system, messages, cache)
-    if call.output is not None:
-        schema = output_schema(call.output)
-        if (shape := strict_shape(schema)) is not None:
-            body["outputConfig"] = {**fields.mapping(body, "outputConfig"), **_format(shape)}
-        else:
-            text = f"Reply with nothing but JSON that fits this JSON schema: {canonical(schema)}"
-            system.append({"text": text})
+    system += constraint
     return {**body, **({"system": system} if system else {}), "messages": messages}
+
+
+def _constraint(body: Block, output: Output | None) -> Iterator[Block]:
+    """Put the shape of the answer into the body, or yield an instruction where it cannot be."""
+    if output is None:
+        return
+    schema = output_schema(output)
+    if (shape := strict_shape(schema)) is not None:
+        body["outputConfig"] = {**fields.mapping(body, "outputConfig"), **_format(shape)}
+        return
+    text = f"Reply with nothing but JSON that fits this JSON schema: {canonical(schema)}"
+    yield {"text": text}
 
 
 def _parameters(settings: Settings) -> dict[str, Any]:
@@ -288,17 +306,21 @@ def _instructions(messages: Sequence[Message]) -> Iterator[str]:
             yield text
 
 
-def _messages(messages: Sequence[Message], origin: Origin) -> list[dict[str, Any]]:
+def _messages(
+    messages: Sequence[Message], origin: Origin, prefix: Prefix, body: Mapping[str, Any]
+) -> list[Block]:
     documents: list[None] = []
+    turns = [message for message in messages if message.role != "system"]
     entries = (
         (
             "assistant" if message.role == "assistant" else "user",
             [*_blocks(message, origin, documents)],
         )
-        for message in messages
-        if message.role != "system"
+        for message in turns
     )
-    return [{"role": role, "content": blocks} for role, blocks in merged(entries)]
+    own = fields.mapping(body, "additionalModelRequestFields")
+    needed = needed_thinking(turns, fields.mapping(own, "thinking"))
+    return bound_messages(entries, prefix, needed_from=needed)
 
 
 def _mark(
@@ -313,7 +335,7 @@ def _mark(
         content.append(point)
 
 
-def _blocks(message: Message, origin: Origin, documents: list[None]) -> Iterator[dict[str, Any]]:
+def _blocks(message: Message, origin: Origin, documents: list[None]) -> Iterator[Block | Bound]:
     for part in message.parts:
         if isinstance(part, Text):
             if part.text.strip():  # the server refuses what has nothing to read
@@ -334,7 +356,7 @@ def _tool_result(part: ToolResult) -> dict[str, Any]:
     return {"toolResult": {**result, **({"status": "error"} if part.is_error else {})}}
 
 
-def _of_model(part: Part, origin: Origin) -> Iterator[dict[str, Any]]:
+def _of_model(part: Part, origin: Origin) -> Iterator[Block | Bound]:
     match part:
         case ToolCall(call_id, name):
             called = {"toolUseId": _call_id(call_id), "name": name}
@@ -354,15 +376,15 @@ def _call_id(call_id: str) -> str:
     return fitting_id(call_id, _CALL_ID, 40)
 
 
-def _reasoning(part: Thinking, origin: Origin) -> Iterator[dict[str, Any]]:
-    match unsealed(_WIRE, origin, part.signature):
-        case ("thinking", signature):
-            text = {"text": part.text, "signature": signature}
-            yield {"reasoningContent": {"reasoningText": text}}
-        case ("redacted", data):
-            yield {"reasoningContent": {"redactedContent": data}}
-        case _:
-            pass  # what others think is only for reading
+def _reasoning(part: Thinking, origin: Origin) -> Iterator[Bound]:
+    name, seal = unsealed(_WIRE, origin, part.signature) or ("", "")
+    kind, _, prefix = name.partition("~")
+    if kind == "thinking":
+        content: Block = {"reasoningText": {"text": part.text, "signature": seal}}
+        yield Bound({"reasoningContent": content}, prefix)
+    elif kind == "redacted":
+        yield Bound({"reasoningContent": {"redactedContent": seal}}, prefix)
+    # What others think is only for reading.
 
 
 def _attachment(part: Attachment, documents: list[None]) -> dict[str, Any]:
@@ -455,7 +477,13 @@ class ReplyBuilder:
     """
 
     def __init__(
-        self, *, used_ids: Collection[str], new_id: Callable[[], str], origin: Origin, model: str
+        self,
+        *,
+        used_ids: Collection[str],
+        new_id: Callable[[], str],
+        origin: Origin,
+        model: str,
+        request: Mapping[str, Any],
     ) -> None:
         """Start.
 
@@ -464,9 +492,10 @@ class ReplyBuilder:
             new_id: makes ids for tool calls that come without a usable one.
             origin: the server and the model, which alone can open what they have sealed.
             model: the model that was called, which no answer names.
+            request: the body that is answered, which thinking is bound to.
         """
         self._blocks = Blocks(used_ids, new_id)
-        self._origin, self._model = origin, model
+        self._origin, self._model, self._request = origin, model, request
         self._usage = Usage()
         self._stop = ""
         self.id: str = ""
@@ -564,7 +593,14 @@ class ReplyBuilder:
         return self._blocks.thinking(number, fields.text(held, "text"))
 
     def _seal(self, number: int, name: str, signature: str) -> None:
+        name = bound_name(name, self._digest)
         self._blocks.sign(number, sealed(_WIRE, self._origin, name, signature))
+
+    @cached_property
+    def _digest(self) -> str:
+        request = self._request
+        tools = fields.mapping(request, "toolConfig").get("tools", ())
+        return request_digest(tools, request.get("system", ()), messages=request["messages"])
 
 
 def _texts(cited: Mapping[str, Any]) -> str:

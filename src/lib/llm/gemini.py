@@ -146,7 +146,7 @@ class GeminiClient(WireClient):
             call, origin=Origin(self._server, call.model), output_with_tools=self._output_with_tools
         )
 
-    def _builder(self, call: ModelCall) -> ReplyBuilder:
+    def _builder(self, call: ModelCall, body: Mapping[str, Any]) -> ReplyBuilder:
         ids = used_ids(call.messages)
         return ReplyBuilder(
             used_ids=ids, new_id=self._new_id, origin=Origin(self._server, call.model)

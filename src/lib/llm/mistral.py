@@ -102,7 +102,7 @@ class MistralClient(WireClient):
     def _body(self, call: ModelCall) -> dict[str, Any]:
         return build_body(call, origin=Origin(self._server, call.model))
 
-    def _builder(self, call: ModelCall) -> MistralBuilder:
+    def _builder(self, call: ModelCall, body: Mapping[str, Any]) -> MistralBuilder:
         origin = Origin(self._server, call.model)
         return MistralBuilder(
             used_ids=used_ids(call.messages),

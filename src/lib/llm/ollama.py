@@ -105,7 +105,7 @@ class OllamaClient(WireClient):
     def _body(self, call: ModelCall) -> dict[str, Any]:
         return build_body(call, origin=Origin(self._server), context_tokens=self._context_tokens)
 
-    def _builder(self, call: ModelCall) -> OllamaBuilder:
+    def _builder(self, call: ModelCall, body: Mapping[str, Any]) -> OllamaBuilder:
         ids = used_ids(call.messages)
         return OllamaBuilder(used_ids=ids, new_id=self._new_id, origin=Origin(self._server))
 

@@ -167,7 +167,7 @@ class WireClient(ModelClient, ABC):
         """
 
     @abstractmethod
-    def _builder(self, call: ModelCall) -> WireBuilder:
+    def _builder(self, call: ModelCall, body: Mapping[str, Any]) -> WireBuilder:
         """Return what makes the reply to a call."""
 
     async def complete(
@@ -189,7 +189,8 @@ class WireClient(ModelClient, ABC):
             output=output,
             settings=settings or {},
         )
-        body, builder = self._body(call), self._builder(call)
+        body = self._body(call)
+        builder = self._builder(call, body)
         await self._fill(builder, self._path(call), body)
         return builder.reply()
 
@@ -216,7 +217,8 @@ class WireClient(ModelClient, ABC):
             settings=settings or {},
             stream=True,
         )
-        body, builder = self._body(call), self._builder(call)
+        body = self._body(call)
+        builder = self._builder(call, body)
         async with self._filling(builder, self._path(call), body, _take) as pieces:
             async for delta in pieces:
                 yield delta
