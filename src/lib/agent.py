@@ -427,11 +427,16 @@ class Agent(Generic[T_co]):
         handlers = _member_handlers(members)
         if summarizers:
             handlers[SUMMARIZER] = [self._llm_handler(summarizers)]
-        memory_handlers = [MemoryHandler(each, used[0], prices=self.prices) for each in memories]
+        models = self._llm_handler(used)
+        memory_handlers = [
+            MemoryHandler(each, models if own is None else self._llm_handler([own]))
+            for each in memories
+            for own in [each.client]
+        ]
         tool_handlers = self._tool_handlers(toolsets, tools)
         return AgentParts(
             algorithm=self._with_memory(algorithm),
-            handlers=[self._llm_handler(used), *memory_handlers, *tool_handlers],
+            handlers=[models, *memory_handlers, *tool_handlers],
             close=close,
             members=handlers,
         )

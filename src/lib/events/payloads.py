@@ -416,8 +416,8 @@ _SHAPES: Final[Mapping[str, _Shape]] = {
         {"key": _TEXT}, reason=_TEXT, error=_ERROR, attempts=_COUNT, usage=_USAGE
     ),
     k.MEMORY_REQUESTED: _shape({"key": _TEXT}, epoch=_COUNT),
-    k.MEMORY_COMPLETED: _shape({"key": _TEXT}, usage=_USAGE),
-    k.MEMORY_FAILED: _shape({"key": _TEXT}, error=_ERROR),
+    k.MEMORY_COMPLETED: _shape({"key": _TEXT}, usage=_USAGE, attempts=_COUNT),
+    k.MEMORY_FAILED: _shape({"key": _TEXT}, error=_ERROR, usage=_USAGE, attempts=_COUNT),
     k.GUARD_VERDICT: _shape(None, key=_TEXT, stage=_TEXT, verdict=_TEXT, usage=_USAGE),
     k.EVAL_SCORE: _shape(None, signal_id=_TEXT),  # readers leave out what is no score
     k.SWARM_HANDOFF: _shape({"source": _TEXT, "target": _TEXT}),

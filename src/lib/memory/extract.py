@@ -27,8 +27,8 @@ class UserMessages:
         texts: the user's own words, message by message.
         facts: current facts about this user that have to do with them.
         said_at: when they were said.
-        client: the model of the agent, for an extractor without one of its own; None without an
-            agent.
+        client: the model to ask, in a run: that of the extractor or else of the agent, with the
+            agent's retries, fallbacks and guards, counted in the run; None by hand.
     """
 
     texts: Sequence[str]
@@ -251,6 +251,9 @@ class ModelExtractor:
 
     It never sees results of tools, documents or what agents have written, and whatever it answers
     is checked: each fact has to quote what the user has said.
+
+    Attributes:
+        client: its own model, None for that of the agent.
     """
 
     def __init__(self, client: LLMClient | None = None, *, instructions: str = "") -> None:
@@ -261,7 +264,7 @@ class ModelExtractor:
                 the model of the agent.
             instructions: more for the model, as what matters in your trade.
         """
-        self._client = client
+        self.client: LLMClient | None = client
         self._system = f"{_SYSTEM}\n{instructions}".strip()
 
     async def __call__(self, messages: UserMessages) -> Extraction:
@@ -270,7 +273,7 @@ class ModelExtractor:
         Raises:
             LLMError: the model failed, or its reply does not fit; or there is no model.
         """
-        client = self._client or messages.client
+        client = messages.client or self.client
         if client is None:
             raise LLMError("there is no model to find facts with: use ModelExtractor(client)")
         prompt = [Message.system(self._system), Message.user(_prompt(messages))]

@@ -128,6 +128,11 @@ class Memory:
         assert self._place is not None  # noqa: S101 - a store by its name
         return open_vector_store(self._place, dimension=self._embedder.dimension)
 
+    @property
+    def client(self) -> LLMClient | None:
+        """The model of its extractor, None if that has none of its own."""
+        return getattr(self._extractor, "client", None)
+
     def config(self) -> dict[str, bool]:
         """Return what a run remembers of it."""
         return {"learns": self.learns, "shared": self.shared}
@@ -240,7 +245,7 @@ class Memory:
             tenant: whose memory it is.
             user: the person; None for what belongs to the tenant.
             said_at: when; None for now.
-            client: the model for an extractor that has none of its own.
+            client: the model to ask in place of the extractor's own.
 
         Raises:
             LLMError: the extractor's model failed.

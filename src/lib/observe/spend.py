@@ -155,7 +155,13 @@ class SpendFold:
                     self._end(event, request)
             case k.TOOL_REQUESTED | k.CHILD_REQUESTED:
                 self._calls["tool_calls"] += not event.data.get("unstarted")
-            case k.GUARD_VERDICT | k.CONTEXT_SUMMARY | k.CONTEXT_FAILED | k.MEMORY_COMPLETED:
+            case (
+                k.GUARD_VERDICT
+                | k.CONTEXT_SUMMARY
+                | k.CONTEXT_FAILED
+                | k.MEMORY_COMPLETED
+                | k.MEMORY_FAILED
+            ):
                 self._calls["guard_calls"] += event.kind == k.GUARD_VERDICT
                 if event.data.get("usage"):  # most of them call no model
                     self._use(event, event.data)

@@ -284,7 +284,8 @@ _SPENDS = {
     k.CHILD_REQUESTED: _tool_called,
     **dict.fromkeys((k.CHILD_COMPLETED, k.TURN_COMPLETED), _accounted),
     **dict.fromkeys((k.LLM_FAILED, k.GUARD_VERDICT), _used),
-    **dict.fromkeys((k.CONTEXT_SUMMARY, k.CONTEXT_FAILED, k.MEMORY_COMPLETED), _used),
+    **dict.fromkeys((k.CONTEXT_SUMMARY, k.CONTEXT_FAILED), _used),
+    **dict.fromkeys((k.MEMORY_COMPLETED, k.MEMORY_FAILED), _used),
 }
 
 

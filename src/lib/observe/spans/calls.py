@@ -424,9 +424,9 @@ def memory_completed(run: RunSpans, event: Event, key: str) -> None:
 
 
 def memory_failed(run: RunSpans, event: Event, key: str) -> None:
-    """Finish with an error."""
-    error = mapping(event.data.get("error"))
-    _fail(run, event, "memory", key, error=error, attributes={})
+    """Finish with an error, and what a model has used all the same."""
+    error, usage = mapping(event.data.get("error")), run.usage(event.data.get("usage"))
+    _fail(run, event, "memory", key, error=error, attributes=usage)
 
 
 def _count(data: Mapping[str, Any]) -> int | float | None:
