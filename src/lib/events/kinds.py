@@ -58,8 +58,9 @@ that readers could not read, see `lib.events.payloads`.
                         unstarted? (true), …
     memory.completed    key, records? [{id, text, said_at?, key?, change? ("added", "again" or
                         "superseded"), superseded_by?, why?}], count?, left_out?, usage?, model?,
-                        provider?, …
-    memory.failed       key, error, reason?
+                        provider?, attempts?, failed_models?, tries?, …
+    memory.failed       key, error, reason?, usage?, model?, provider?, attempts?, failed_models?,
+                        tries?
     guard.verdict       key, guard, stage, verdict, content_hash, reason?, usage?, model?,
                         provider?, start?, end? (when the check began and ended)
     eval.score          signal_id, name, value, comment?, source?, meta?, span_id?
