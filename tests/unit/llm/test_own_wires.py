@@ -32,6 +32,7 @@ from lib.llm import (
     ToolCall,
     ToolResult,
     ToolSpec,
+    Usage,
 )
 from lib.llm.api.conversation import Origin
 from lib.llm.api.wire import ModelCall
@@ -410,6 +411,27 @@ async def test_an_exception_in_a_stream_has_its_status(
             with pytest.raises(LLMError, match=name) as caught:
                 await last(client)
     assert (caught.value.status, caught.value.retryable) == (status, retryable)
+
+
+@pytest.mark.parametrize("ending", [["messageStop"], ["metadata"], []])
+async def test_the_stop_of_a_message_ends_a_stream_and_its_usage_may_be_missing(
+    ending: Sequence[str],
+) -> None:
+    frames = {"messageStop": {"stopReason": "end_turn"}, "metadata": {"usage": {"inputTokens": 7}}}
+    text = frame("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": "hi"}})
+    body = text + b"".join(frame(name, frames[name]) for name in ending)
+    answer = Raw(body=body, headers={"content-type": BedrockServer.stream_type})
+
+    async with BedrockServer([answer]) as server:
+        options: dict[str, Any] = {"region": "r", "api_key": API_KEY, "base_url": server.base_url}
+        async with BedrockClient("m", **options) as client:
+            if "messageStop" in ending:
+                reply = await last(client)
+                assert (reply.text, reply.usage) == ("hi", Usage())
+            else:
+                with pytest.raises(InvalidReply) as caught:
+                    await last(client)
+                assert caught.value.retryable
 
 
 # -- Mistral -----------------------------------------------------------------------------------
