@@ -82,7 +82,11 @@ _CONFIG: Final[Mapping[str, str]] = {
 """Settings that stand in `generationConfig`."""
 
 _MODES: Final = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
-_STOPS: Final[Mapping[str, Stop]] = {"STOP": "stop", "MAX_TOKENS": "length"}
+_STOPS: Final[Mapping[str, Stop]] = {
+    "STOP": "stop",
+    "MAX_TOKENS": "length",
+    "CONTINUATION": "length",  # the rest is to be fetched by a token, for which no field is documented
+}
 _FILTERED: Final = frozenset(
     {"BLOCKLIST", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "IMAGE_SAFETY", "LANGUAGE"}
     | {"MODEL_ARMOR", "PROHIBITED_CONTENT", "RECITATION", "SAFETY", "SPII"}

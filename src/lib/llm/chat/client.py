@@ -10,10 +10,12 @@ from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib.errors import LLMError
 from lib.http.failures import reported_error
 from lib.llm.api.client import TEXT_ONLY, ModelClient, used_ids
+from lib.llm.api.conversation import Origin
 from lib.llm.api.endpoint import OPENAI_HOST, openai_endpoint
 from lib.llm.api.streams import ServerEvent, new_call_id, read_json
+from lib.llm.chat.reasoning import kept_details
 from lib.llm.chat.reply import ReplyBuilder
-from lib.llm.chat.request import Dialect, build_body
+from lib.llm.chat.request import Dialect, build_body, request_prefix
 from lib.llm.client import Delta, Output, Reply, ToolSpec
 from lib.llm.messages import Message
 from lib.llm.output import output_schema
@@ -115,7 +117,7 @@ class ChatClient(ModelClient):
     ) -> Reply:
         """Return the model's answer; see `LLMClient.complete`."""
         body = self._body(messages, model, tools, output, settings, stream=False)
-        builder = self._builder(messages)
+        builder = self._builder(messages, body)
         await self._fill(builder, _PATH, body)
         return self._finished(builder, output)
 
@@ -141,7 +143,7 @@ class ChatClient(ModelClient):
             yield reply
             return
         body = self._body(messages, model, tools, output, settings, stream=True)
-        builder = self._builder(messages)
+        builder = self._builder(messages, body)
         async with self._filling(builder, _PATH, body, take_event) as pieces:
             async for delta in pieces:
                 yield delta
@@ -169,10 +171,16 @@ class ChatClient(ModelClient):
             settings=settings,
             stream=stream,
             dialect=self._dialect,
+            origin=Origin(self._server, model or self.model),
         )
 
-    def _builder(self, messages: Sequence[Message]) -> ReplyBuilder:
-        return ReplyBuilder(used_ids=used_ids(messages), new_id=self._new_id)
+    def _builder(self, messages: Sequence[Message], body: Mapping[str, Any]) -> ReplyBuilder:
+        origin = Origin(self._server, body["model"])
+        return ReplyBuilder(
+            used_ids=used_ids(messages),
+            new_id=self._new_id,
+            keep_details=lambda details: kept_details(details, origin, request_prefix(body)),
+        )
 
     def _finished(self, builder: ReplyBuilder, output: Output | None) -> Reply:
         reply = builder.reply()

@@ -5,12 +5,13 @@ A whole answer is read as one chunk, so that both forms have the same rules.
 Source: OpenAI API reference, "Chat completion chunk object" (platform.openai.com, 2026-11), and
 what compatible servers send instead: `reasoning_content` (llama.cpp, DeepSeek, SGLang) or
 `reasoning` (vLLM, Ollama, OpenRouter), usage in a choice (Moonshot) or under `x_groq`, content as
-a list of parts (Mistral), errors in place of a chunk or of a choice (OpenRouter).
+a list of parts (Mistral), errors in place of a chunk or of a choice, and `reasoning_details`
+(OpenRouter).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -18,6 +19,7 @@ from lib.errors import InvalidReply, LLMError
 from lib.http.failures import reported_error
 from lib.llm.api import fields
 from lib.llm.api.fields import arguments_text, read_arguments
+from lib.llm.chat.reasoning import DETAILS, add_detail
 from lib.llm.chat.request import KEPT
 from lib.llm.client import Delta, Reply, Stop, ToolCallDelta, Usage
 from lib.llm.parts import Part, Text, Thinking, ToolCall
@@ -48,6 +50,7 @@ class ReplyBuilder:
         used_ids: Collection[str],
         new_id: Callable[[], str],
         seal: Callable[[str], str | None] = lambda _: None,
+        keep_details: Callable[[Sequence[Mapping[str, Any]]], Part] | None = None,
     ) -> None:
         """Start.
 
@@ -55,8 +58,10 @@ class ReplyBuilder:
             used_ids: ids of tool calls that the conversation already has.
             new_id: makes ids for tool calls that come without a usable one.
             seal: makes the signature of a `Thinking` of what the server has signed it with.
+            keep_details: makes a part of `reasoning_details`; None leaves them out.
         """
-        self._seal = seal
+        self._seal, self._keep_details = seal, keep_details
+        self._details: list[dict[str, Any]] = []
         self._used_ids, self._new_id = used_ids, new_id
         self._texts: list[_Stretch] = []
         self._calls = ToolCallAssembler()
@@ -110,6 +115,8 @@ class ReplyBuilder:
         if not self.complete:
             raise InvalidReply("the stream ended before the reply did", retryable=True)
         parts = [each.part() for each in self._texts]
+        if self._details and self._keep_details is not None:
+            parts.insert(0, self._keep_details(self._details))
         stop = _STOPS.get(self._finish, "other") if self._finish else "stop"
         calls = self._calls.calls(self._used_ids, self._new_id, cut_off=stop == "length")
         if calls and stop == "stop":
@@ -120,7 +127,10 @@ class ReplyBuilder:
 
     def _choice(self, choice: Mapping[str, Any], *, whole: bool) -> Iterator[Delta]:
         message = fields.mapping(choice, "delta") or fields.mapping(choice, "message")
+        pieces = fields.mappings(message, DETAILS)
+        detailed = "".join([add_detail(self._details, each) for each in pieces])
         thinking = next((text for name in _THINKING if (text := fields.text(message, name))), "")
+        thinking = thinking or detailed
         if thinking:
             self._append(Thinking, thinking)
             yield Delta(thinking=thinking)

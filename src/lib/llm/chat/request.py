@@ -12,6 +12,9 @@ from typing import Any, Final
 
 from lib._util.json import canonical
 from lib.errors import LLMError, UnsupportedModality
+from lib.llm.api.conversation import Origin
+from lib.llm.api.prefixes import Prefix
+from lib.llm.chat.reasoning import DETAILS, details_of, has_details
 from lib.llm.client import Output, ToolSpec
 from lib.llm.messages import Message
 from lib.llm.output import output_schema
@@ -37,6 +40,7 @@ _RESERVED: Final = frozenset(
 )
 _NEED_TOOLS: Final = frozenset({"parallel_tool_calls", "tool_choice"})
 _CHOICES: Final = frozenset({"auto", "none", "required"})
+_NOWHERE: Final = Origin("")
 _AUDIO_FORMATS: Final = {"mpeg": "mp3", "wave": "wav", "x-wav": "wav", "vnd.wave": "wav"}
 
 
@@ -63,18 +67,30 @@ def build_body(
     settings: Mapping[str, Any] | None = None,
     stream: bool = False,
     dialect: Dialect,
+    origin: Origin = _NOWHERE,
 ) -> dict[str, Any]:
     """Return the body as plain data.
+
+    Args:
+        messages: the whole conversation.
+        model: the model that answers.
+        tools: what it may call.
+        output: the shape of its text.
+        settings: what its caller wants beside that.
+        stream: True if the answer comes in pieces.
+        dialect: the differences of the server.
+        origin: the server and the model, which get back what they have thought.
 
     Raises:
         ValueError: a setting has a parameter of its own.
         LLMError: a message holds what the wire cannot carry in its role.
     """
     body: dict[str, Any] = {"model": model}
-    body["messages"] = [entry for message in messages for entry in _entries(message, dialect)]
+    wanted = [tool_json(spec) for spec in tools]
+    body["messages"] = _conversation(messages, wanted, dialect, origin)
     body |= _settings(settings or {}, has_tools=bool(tools), dialect=dialect)
-    if tools:
-        body["tools"] = [tool_json(spec) for spec in tools]
+    if wanted:
+        body["tools"] = wanted
     if output is not None:
         body["response_format"] = response_format(output)
     if stream:
@@ -82,7 +98,31 @@ def build_body(
     return body
 
 
+def request_prefix(body: Mapping[str, Any]) -> str:
+    """Return the digest of a whole request, which what the model thinks may be bound to."""
+    prefix = Prefix(body.get("tools", ()))
+    for entry in body["messages"]:
+        prefix.add(entry["role"], [entry])
+    return prefix.digest()
+
+
 # -- messages ----------------------------------------------------------------------------------
+
+
+def _conversation(
+    messages: Sequence[Message], tools: Sequence[dict[str, Any]], dialect: Dialect, origin: Origin
+) -> list[dict[str, Any]]:
+    prefix = Prefix(tools) if has_details(messages) else None
+    out: list[dict[str, Any]] = []
+    for message in messages:
+        entries = _entries(message, dialect)
+        if prefix is not None:
+            if message.role == "assistant" and (details := details_of(message, origin, prefix)):
+                entries[0][DETAILS] = details
+            for entry in entries:
+                prefix.add(entry["role"], [entry])
+        out += entries
+    return out
 
 
 def _entries(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
