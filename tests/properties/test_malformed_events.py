@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.algorithms import React
+from lib.engine.api.waiting import pending_in
 from lib.engine.core.algorithm import NULL_ALGORITHM
 from lib.engine.core.decide import next_step, rehydrate
 from lib.engine.core.session import SessionLoop
 from lib.engine.core.state import fold
-from lib.engine.core.waiting import pending_in
 from lib.errors import InvalidEvent
 from lib.events import Event, MemoryEventStore, NewEvent
 from lib.events import kinds as k

@@ -9,8 +9,8 @@ from decimal import ROUND_FLOOR, ROUND_HALF_EVEN, localcontext
 from typing import Any, Final, Literal
 
 from lib._util.clock import SYSTEM_CLOCK
-from lib.engine.api.waiting import waiting_for
-from lib.engine.core.waiting import UnknownCalls, WaitingFor, condition
+from lib.engine.api.waiting import UnknownCalls, condition, waiting_for
+from lib.engine.core.result import WaitingFor
 from lib.events import EventStore, RunInfo, RunQuery
 from lib.events import kinds as k
 from lib.events.paging import each_run, log_pages

@@ -17,8 +17,7 @@ from lib._util.ids import new_id
 from lib.cli.stores import StoreCommand, StoreParam, find_run, reading, writing
 from lib.cli.terminal import json_line, text_line
 from lib.cli.worker import FACTORY, engine_of
-from lib.engine.api.waiting import unknown_calls, unknown_in
-from lib.engine.core.waiting import UnknownCall
+from lib.engine.api.waiting import UnknownCall, unknown_calls, unknown_in
 from lib.events import EventStore, NewEvent, RunInfo
 from lib.events import kinds as k
 from lib.events.store import end_lease

@@ -18,7 +18,7 @@ from lib.engine.api.stream import (
     ToolEnded,
     ToolStarted,
 )
-from lib.engine.api.waiting import pending_approvals, unknown_calls
+from lib.engine.api.waiting import UnknownCall, pending_approvals, unknown_calls
 from lib.engine.api.worker import Worker
 from lib.engine.core.algorithm import (
     Algorithm,
@@ -36,8 +36,7 @@ from lib.engine.core.algorithm import (
     Wait,
 )
 from lib.engine.core.budget import Budget, Spend
-from lib.engine.core.result import Result
-from lib.engine.core.waiting import PendingApproval, UnknownCall, WaitingCall, WaitingFor
+from lib.engine.core.result import PendingApproval, Result, WaitingCall, WaitingFor
 from lib.engine.handlers.agent_tool import AgentParts, AgentSpec, AgentTool, ChildHandler, Start
 from lib.engine.handlers.base import Admission, Call, ChildRuns, Handler, LiveDelta
 from lib.engine.handlers.llm import LLMHandler

@@ -37,9 +37,6 @@ def log_run(
         logger.log(level, "run %r %s", run_id, text, exc_info=error, extra=extra)
 
 
-_log = logging.getLogger("lib.engine")
-
-
 @contextmanager
 def log_store_errors(lease: Lease, what: str) -> Generator[None]:
     """Log an error of a step of the clean-up and go on; the error before it is the one raised.
@@ -52,7 +49,7 @@ def log_store_errors(lease: Lease, what: str) -> Generator[None]:
         yield
     # Around each step of the clean-up: the steps after it are made whatever fails, in whatever way.
     except Exception as error:  # noqa: BLE001 - see above
-        _log.warning("run %r: %s", lease.run_id, what, exc_info=error)
+        ENGINE_LOG.warning("run %r: %s", lease.run_id, what, exc_info=error)
 
 
 @contextmanager
@@ -70,4 +67,4 @@ def best_effort_after_commit(run_id: str, what: str) -> Generator[None]:
     except (IdempotencyMismatch, SessionClosed):
         raise
     except LibError as error:
-        _log.warning("run %r: %s", run_id, what, exc_info=error)
+        ENGINE_LOG.warning("run %r: %s", run_id, what, exc_info=error)

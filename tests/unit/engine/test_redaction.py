@@ -12,7 +12,6 @@ from lib.algorithms import React
 from lib.engine import AgentTool, ChildHandler, Engine, LLMHandler
 from lib.engine.api.check import request_check
 from lib.engine.core.state import RunState
-from lib.engine.handlers.redaction import LARGE_CHARS, redaction
 from lib.errors import IdempotencyMismatch, LLMError, RedactionFailed, ToolError
 from lib.events import Event, EventStore, MemoryEventStore, RunQuery
 from lib.events import kinds as k
@@ -21,6 +20,7 @@ from lib.events.verify import verify_store
 from lib.guards import GuardContent, Stage, Verdict
 from lib.llm import Image, Message, Reply, ScriptedClient, Text, Thinking, ToolCall, message_to_json
 from lib.privacy import PatternRedactor
+from lib.privacy.redactor import LARGE_CHARS, redaction
 from lib.testing.agents import kinds, make_engine
 from lib.tools import Tool, tool
 

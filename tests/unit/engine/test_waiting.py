@@ -13,7 +13,7 @@ import pytest
 
 from fakes.team import boss_of, call, child_of, say, task, team, tool_results
 from lib.engine import Engine, Result, Run, Spend, Turn, WaitingFor
-from lib.engine.core.waiting import condition
+from lib.engine.api.waiting import condition
 from lib.events import RunInfo
 from lib.events import kinds as k
 from lib.events.runs import FARTHEST_LEASE

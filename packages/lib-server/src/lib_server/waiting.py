@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from lib.engine import UnknownCall, WaitingCall
+from lib.engine.api.waiting import UnknownCalls, collect_pending
 from lib.engine.core.session import SESSION
-from lib.engine.core.waiting import UnknownCalls, collect_pending
 from lib.errors import RunNotFound
 from lib.events import Event, EventStore, RunInfo, RunQuery
 from lib.events import kinds as k

@@ -35,7 +35,6 @@ from lib.engine.core.state import RunState
 from lib.engine.handlers import attachments
 from lib.engine.handlers.agent_tool import AgentSpec, ChildHandler, Start, with_callees
 from lib.engine.handlers.base import Handler, LiveDelta
-from lib.engine.handlers.redaction import off_loop_if_large, redaction
 from lib.engine.handlers.registry import (
     AlgorithmRegistry,
     HandlerRegistry,
@@ -59,7 +58,7 @@ from lib.events.tenant import TenantEventStore
 from lib.events.urls import open_store
 from lib.events.wakeups import Listener
 from lib.llm import Message, message_to_json
-from lib.privacy.redactor import Redactor
+from lib.privacy.redactor import Redactor, off_loop_if_large, redaction
 from lib.tools import Deps
 
 T = TypeVar("T", default=str)

@@ -12,13 +12,12 @@ from typing import Any, Final, Generic, Self, cast
 from typing_extensions import TypeVar
 
 from lib.engine.api.stream import StreamItem, stream_of
-from lib.engine.api.waiting import WaitingLog, unknown_in, waiting_for
+from lib.engine.api.waiting import WaitingLog, pending_in, unknown_in, waiting_for
 from lib.engine.arguments import check_wait, require_optional_text, require_text
 from lib.engine.core.algorithm import NULL_ALGORITHM
 from lib.engine.core.decide import rehydrate
-from lib.engine.core.result import Result
+from lib.engine.core.result import PendingApproval, Result
 from lib.engine.core.state import RunState, fold
-from lib.engine.core.waiting import PendingApproval, pending_in
 from lib.engine.handlers.base import LiveDelta
 from lib.engine.runtime.deltas import DeltaQueue
 from lib.engine.runtime.services import EngineAPI

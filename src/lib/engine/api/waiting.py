@@ -1,23 +1,21 @@
-"""Reads from the store what runs wait for: a person, child runs, a lease, a worker."""
+"""Reads what runs wait for, such as a person or a worker, and which calls have unknown outcomes."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
+from lib.engine.core.result import PendingApproval, WaitingCall, WaitingFor
 from lib.engine.core.session import SESSION
-from lib.engine.core.waiting import (
-    UnknownCall,
-    UnknownCalls,
-    WaitingCall,
-    WaitingFor,
-    collect_pending,
-)
 from lib.engine.logs import log_run
 from lib.events import Event, EventStore, RunInfo, RunQuery
 from lib.events import kinds as k
 from lib.events.paging import each_run, log_pages
 from lib.events.payloads import fits
+from lib.events.runs import is_held
 
 
 async def pending_approvals(
@@ -159,3 +157,115 @@ class WaitingLog:
         needed = bool(found.approvals) or (found.owner is not None and self._drives)
         level = logging.WARNING if needed else logging.INFO
         log_run(level, info.run_id, "%s", found)
+
+
+# -- folds of logs -------------------------------------------------------------------------
+
+
+def pending_in(log: Iterable[Event]) -> list[PendingApproval]:
+    """Return the calls of a log that wait for a person, oldest first."""
+    waiting: dict[str, Event] = {}
+    collect_pending(waiting, log)
+    return [PendingApproval.of(event) for event in waiting.values()]
+
+
+def collect_pending(waiting: dict[str, Event], events: Iterable[Event]) -> None:
+    """Keep the requests for an approval that the next events of a log leave open, by key."""
+    for event in events:
+        if not fits(event.kind, event.data):
+            continue
+        if event.kind == k.APPROVAL_REQUESTED:
+            waiting[event.data["key"]] = event
+        elif event.kind in (k.APPROVAL_DECIDED, k.TOOL_REQUESTED):
+            waiting.pop(event.data["key"], None)
+
+
+def condition(info: RunInfo, waits: WaitingFor, now: datetime, *, put_off: bool = False) -> str:
+    """Return in a few words what becomes of a run now: its outcome, or why it goes on or waits.
+
+    Args:
+        info: the run, as its store lists it.
+        waits: what it waits for, if it is open.
+        now: the time against which leases count.
+        put_off: whether its last worker failed at it, and others try again after a while.
+    """
+    if info.outcome is not None:
+        return info.outcome
+    held = info.owner is not None
+    if held and info.lease_until is not None and not is_held(info.lease_until, now):
+        return "owner dead"
+    if waits.approvals and (not held or waits.children):
+        return "waiting for a person"
+    if held:
+        return "working"
+    if info.ready:
+        return "waiting for time" if put_off else "waiting for a worker"
+    return "waiting for a child run" if waits.children else "waiting for a signal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownCall:
+    """A tool call that was made, and may or may not have had its effect.
+
+    Attributes:
+        key: names the call in its run.
+        since: when its outcome became unknown.
+    """
+
+    run_id: str
+    tenant: str | None
+    key: str
+    call_id: str
+    name: str
+    arguments: Mapping[str, Any]
+    since: datetime
+
+
+class UnknownCalls:
+    """A fold of a log that comes in pages: the calls whose outcome is unknown, by key."""
+
+    def __init__(self) -> None:
+        """Begin with no event."""
+        self.calls: dict[str, UnknownCall] = {}
+        self._open: dict[str, Event] = {}
+
+    def __bool__(self) -> bool:
+        """Return True while a call has no result yet, or the outcome of one is unknown."""
+        return bool(self._open or self.calls)
+
+    def add(self, events: Iterable[Event]) -> None:
+        """Fold the next events."""
+        for event in events:
+            key = event.data.get("key", "") if fits(event.kind, event.data) else ""
+            if not key:
+                continue
+            if event.kind == k.TOOL_REQUESTED:
+                self._open[key] = event
+            elif event.kind == k.CALL_SETTLED:
+                self.calls.pop(key, None)
+            elif event.kind in (k.TOOL_FAILED, k.TOOL_COMPLETED):
+                request = self._open.pop(key, None)
+                if request is not None and _is_unknown(request, event):
+                    self.calls[key] = _call(request, event)
+
+
+def _is_unknown(request: Event, result: Event) -> bool:
+    """Return True if a failed call may have had its effect: cut off, timed out, or cancelled."""
+    if result.kind == k.TOOL_COMPLETED or request.data.get("unstarted"):
+        return False
+    reason = result.data.get("reason")
+    effects = request.data.get("effects", "once")
+    return reason == "unknown" or (reason == "cancelled" and effects != "none")
+
+
+def _call(request: Event, failed: Event) -> UnknownCall:
+    data = request.data
+    return UnknownCall(
+        run_id=request.run_id,
+        tenant=request.tenant,
+        key=data["key"],
+        call_id=data.get("call_id", ""),
+        name=data.get("name", ""),
+        arguments=data.get("args", {}),
+        since=failed.at,
+    )

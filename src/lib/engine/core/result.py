@@ -1,21 +1,133 @@
-"""The result of a run: how it ended, or its state while it is open."""
+"""The result of a run: how it ended, or its state while it is open, and what it waits for then."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar, cast
+from datetime import UTC, datetime
+from typing import Any, Final, Generic, Self, TypeVar, cast
 
 from typing_extensions import TypeVar as TypeVarWithDefault
 
+from lib._util.json import canonical, digest
 from lib.engine.core.budget import Spend
 from lib.engine.core.state import RunState
-from lib.engine.core.waiting import WaitingFor
 from lib.errors import NoOutput
+from lib.events import Event
 from lib.events.kinds import Outcome
 
 T = TypeVar("T")
 T_co = TypeVarWithDefault("T_co", covariant=True, default=str)
+
+_SHOWN: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingApproval:
+    """A tool call that waits for a person.
+
+    Attributes:
+        key: names the call in its run; give it to `Run.approve` or `Run.deny`.
+        reason: why the engine asks although the tool does not: the outcome of an equal call is
+            unknown. "" where the tool asks for approval itself.
+    """
+
+    key: str
+    call_id: str
+    name: str
+    arguments: Mapping[str, Any]
+    reason: str = ""
+
+    @classmethod
+    def of(cls, requested: Event) -> Self:
+        """Return the call that a `lib.approval.requested` is about."""
+        return cls(**_call_fields(requested))
+
+    @property
+    def arguments_digest(self) -> str:
+        """SHA-256 of the arguments, which names them where they must not be shown."""
+        return digest(canonical(dict(self.arguments)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingCall(PendingApproval):
+    """A tool call of any run of a store that waits for a person.
+
+    Attributes:
+        run_id: the run, for `Engine.run`.
+        tenant: whose run it is.
+        since: when the approval was requested.
+    """
+
+    run_id: str
+    tenant: str | None
+    since: datetime
+
+    @classmethod
+    def of(cls, requested: Event) -> Self:
+        """Return the call that a `lib.approval.requested` is about."""
+        run_id, tenant, since = requested.run_id, requested.tenant, requested.at
+        return cls(**_call_fields(requested), run_id=run_id, tenant=tenant, since=since)
+
+
+def _call_fields(event: Event) -> dict[str, Any]:
+    data = event.data
+    return {
+        "key": data["key"],
+        "call_id": data["call_id"],
+        "name": data["name"],
+        "arguments": data["args"],
+        "reason": data.get("reason", ""),
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingFor:
+    """The reasons why an open run waits; none is set for a run between two steps.
+
+    Attributes:
+        approvals: tool calls that wait for a person, those of its child runs included; each says
+            in which run it is decided.
+        children: the ids of the child runs, or the turn, that have not ended.
+        owner: the worker that holds the run's lease.
+        lease_until: when that lease ends unless the worker renews it; past it, the worker counts
+            as dead and any other may take the run over.
+        ready: whether a worker would find something to do.
+    """
+
+    approvals: tuple[WaitingCall, ...] = ()
+    children: tuple[str, ...] = ()
+    owner: str | None = None
+    lease_until: datetime | None = None
+    ready: bool = False
+
+    def __str__(self) -> str:
+        """Return it as one line, without arguments of calls."""
+        return "; ".join(self._reasons()) or "waits for a signal, such as a message to a session"
+
+    def _reasons(self) -> Iterator[str]:
+        if self.approvals:
+            shown = ", ".join(_shown(call) for call in self.approvals[:_SHOWN])
+            more = len(self.approvals) - _SHOWN
+            yield f"waits for a person to decide {shown}{f' and {more} more' if more > 0 else ''}"
+        elif self.children:
+            yield f"waits for {', '.join(map(repr, self.children[:_SHOWN]))} to end"
+        if self.owner is not None and self.lease_until is not None:
+            until = f"{self.lease_until.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+            yield (
+                f"worker {self.owner!r} holds its lease until {until}, and renews it while it "
+                "works: if that worker is dead, the run can be taken over then"
+            )
+        elif self.ready and not self.approvals:
+            yield "waits for a worker"
+
+
+def _shown(call: WaitingCall) -> str:
+    return (
+        f"call {call.key!r} of tool {call.name!r} in run {call.run_id!r} "
+        f"(arguments {call.arguments_digest[:12]})"
+        f"{f', because {call.reason}' if call.reason else ''}"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

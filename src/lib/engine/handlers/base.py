@@ -15,9 +15,9 @@ from lib.engine.core.algorithm import Request
 from lib.engine.core.budget import UNLIMITED, Budget
 from lib.engine.core.result import Result
 from lib.engine.core.settle import PendingEvent
-from lib.engine.handlers.redaction import NOTHING_REDACTED, Redaction
 from lib.events import BlobStore, Event
 from lib.llm import Delta, ToolSpec
+from lib.privacy.redactor import NOTHING_REDACTED, Redaction
 from lib.tools import Deps
 from lib.tools.definition import NO_DEPS
 

@@ -11,12 +11,12 @@ from lib.engine.core.conversation import is_recalled
 from lib.engine.core.settle import PendingEvent
 from lib.engine.handlers.attachments import load_part
 from lib.engine.handlers.base import Call
-from lib.engine.handlers.redaction import off_loop_if_large
 from lib.events import kinds as k
 from lib.guards import Guard, GuardContent, Stage, check_all
 from lib.llm import Attachment, Message, Part, Reply, Thinking, ToolCall, ToolResult
 from lib.llm.messages import text_of
 from lib.llm.replies import arguments_text
+from lib.privacy.redactor import off_loop_if_large
 
 
 class RequestGuards:

@@ -25,13 +25,13 @@ from lib.engine.core.state import RunState, call_digest
 from lib.engine.handlers.agent_tool import AgentParts, ChildHandler
 from lib.engine.handlers.base import Admission, Handler, ToolOffers
 from lib.engine.handlers.memory import MemoryHandler
-from lib.engine.handlers.redaction import Redaction
 from lib.engine.handlers.summary import SummaryHandler
 from lib.engine.handlers.tool import ToolHandler
 from lib.engine.handlers.turn import TurnHandler
 from lib.errors import MissingHandler, RedactionFailed, ToolError, UnknownAlgorithm, UnknownTool
 from lib.events import Event
 from lib.events import kinds as k
+from lib.privacy.redactor import Redaction
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 

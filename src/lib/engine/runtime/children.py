@@ -6,30 +6,22 @@ Their ids follow from the request that asks for them, so that starting one again
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from lib._util.tasks import whole
 from lib._util.trace_context import TraceContext
 from lib.engine.core.budget import Spend
 from lib.engine.core.result import Result
 from lib.engine.logs import log_run
+from lib.engine.runtime.lease import LeaseKeeper
 from lib.engine.runtime.services import EngineAPI
 from lib.errors import Conflict, RedactionFailed, RunErased, RunNotFound, StoreError
 from lib.events import Event, NewEvent
 from lib.events import kinds as k
 
-T = TypeVar("T")
 _log = logging.getLogger("lib.engine")
-
-
-class Retry(Protocol):
-    """See `LeaseKeeper.retry_while_held`."""
-
-    async def __call__(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Make a call again while the store fails; return its result."""
-        ...
 
 
 class ChildRunStarter:
@@ -39,7 +31,7 @@ class ChildRunStarter:
         self,
         engine: EngineAPI,
         root_id: str,
-        retry_while_held: Retry,
+        keeper: LeaseKeeper,
         *,
         trace: TraceContext | None,
     ) -> None:
@@ -48,12 +40,12 @@ class ChildRunStarter:
         Args:
             engine: starts and drives.
             root_id: the root of the run, and so of those that it starts.
-            retry_while_held: repeats a call while the store fails and the lease of the run lasts.
+            keeper: of the run's lease; while it lasts, calls that the store fails are repeated.
             trace: the application's span within which the root was started, None for none.
         """
         self._engine = engine
         self._root_id = root_id
-        self._outlast = retry_while_held
+        self._keeper = keeper
         self._trace = {} if trace is None else trace.to_json()
         self._started: dict[str, Event] = {}
         self._unanswered: set[str] = set()
@@ -95,7 +87,7 @@ class ChildRunStarter:
         if upto is not None:
             data["upto"] = upto
         # Repeated, it finds what it has begun.
-        return await self._outlast(lambda: self._run(request, data, user))
+        return await self._keeper.retry_while_held(lambda: self._run(request, data, user))
 
     async def exists(self, request: Event) -> bool:
         """Return True if the run that the request names exists or was erased; see `ChildRuns`."""
@@ -104,7 +96,7 @@ class ChildRunStarter:
         async def look() -> bool:
             return await store.run(run_id) is not None or await store.tombstone(run_id) is not None
 
-        return await self._outlast(look)
+        return await self._keeper.retry_while_held(look)
 
     async def _run(self, request: Event, data: dict[str, Any], user: str | None) -> Result:
         run_id = request.data["run_id"]

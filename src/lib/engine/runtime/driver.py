@@ -36,7 +36,6 @@ from lib.engine.core.decide import Step, is_run_error, next_step, rehydrate
 from lib.engine.core.settle import OUTCOME_UNKNOWN, PendingEvent, fail_pending, run_completed
 from lib.engine.core.state import RunState
 from lib.engine.handlers.base import Call, Handler, ToolOffers
-from lib.engine.handlers.redaction import off_loop_if_large
 from lib.engine.logs import log_run, log_store_errors
 from lib.engine.runtime.children import ChildRunStarter
 from lib.engine.runtime.deltas import DeltaHub
@@ -53,6 +52,7 @@ from lib.errors import (
 from lib.events import Event, Lease
 from lib.events import kinds as k
 from lib.events.wakeups import Listener
+from lib.privacy.redactor import off_loop_if_large
 
 _log = logging.getLogger("lib.engine")
 
@@ -355,7 +355,7 @@ class Driver:
         decided = await self._read()
         state = self._run_log.state
         self._children = ChildRunStarter(
-            self._services.engine, state.root_id, self._keeper.retry_while_held, trace=state.trace
+            self._services.engine, state.root_id, self._keeper, trace=state.trace
         )
         if self._run_log.state.outcome is not None:
             return

@@ -10,12 +10,12 @@ from lib.engine.core.algorithm import Algorithm
 from lib.engine.core.settle import PendingEvent
 from lib.engine.core.state import RunState, evolve
 from lib.engine.handlers.attachments import appended
-from lib.engine.handlers.redaction import blanked, off_loop_if_large
 from lib.engine.runtime.lease import LeaseKeeper
 from lib.engine.runtime.services import Services
 from lib.errors import Conflict, RedactionFailed, RunAbandoned, RunNotFound
 from lib.events import Event, NewEvent
 from lib.events import kinds as k
+from lib.privacy.redactor import blanked, off_loop_if_large
 
 ERASED = "it has been erased"
 

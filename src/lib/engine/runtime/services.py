@@ -14,7 +14,6 @@ from lib.engine.core.result import Result
 from lib.engine.core.state import RunState
 from lib.engine.handlers.attachments import PinnedBlobs
 from lib.engine.handlers.base import LiveDelta
-from lib.engine.handlers.redaction import Redaction
 from lib.engine.handlers.registry import HandlerRegistry
 from lib.engine.runtime.caches import ConversationCache, StateCache
 from lib.engine.runtime.deltas import DeltaHub
@@ -23,6 +22,7 @@ from lib.evals import Score
 from lib.events import Event, EventStore, NewEvent
 from lib.events.tenant import TenantEventStore
 from lib.llm import Message
+from lib.privacy.redactor import Redaction
 from lib.tools import Deps
 
 
