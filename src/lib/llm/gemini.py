@@ -85,7 +85,7 @@ _MODES: Final = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 _STOPS: Final[Mapping[str, Stop]] = {
     "STOP": "stop",
     "MAX_TOKENS": "length",
-    "CONTINUATION": "length",  # the rest is to be fetched by a token, for which no field is documented
+    "CONTINUATION": "length",  # no field is documented for the token that fetches the rest
 }
 _FILTERED: Final = frozenset(
     {"BLOCKLIST", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "IMAGE_SAFETY", "LANGUAGE"}
