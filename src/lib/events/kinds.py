@@ -25,9 +25,10 @@ that readers could not read, see `lib.events.payloads`.
                         empty? (true: nothing but thinking and whitespace),
                         first_chunk_s? (of a reply that was streamed), failed_models? [{model?,
                         provider?, error}] (those called before the one that replied),
-                        provider? (of that one), tries? [{model?, took_s, waited_s? (for a rate
-                        limiter), hedge? (true: begun beside a slow one), error? {type, status?}}]
-                        (if one was refused, had to wait or was hedged: all, at most 32)
+                        provider? (of that one), tries? [{model?, after_s? (from the beginning of
+                        the call), took_s, waited_s? (for a rate limiter), hedge? (true: begun
+                        beside a slow one), error? {type, status?}}]
+                        (if there were several, or one was refused or had to wait: at most 32)
     llm.failed          key, reason, error {type, message, status?, request_id?}, attempts?,
                         usage?, model?, failed_models?, provider?, tries?
     tool.requested      key, call_id, name, args, effects, idempotency_key, invalid?, mcp?,

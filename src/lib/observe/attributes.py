@@ -123,6 +123,9 @@ HEDGES: Final = "lib.hedges"
 RETRIES: Final = "lib.retries"
 WAITED_S: Final = "lib.waited_s"
 REFUSED: Final = "lib.refused"
+ATTEMPT: Final = "lib.attempt"
+HEDGE: Final = "lib.hedge"
+TOOK_S: Final = "lib.took_s"
 COUNTS: Final[Mapping[str, str]] = {
     "retries": RETRIES,
     "fallbacks": FALLBACKS,

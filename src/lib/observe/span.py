@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, get_args
 from lib._util.trace_context import non_zero, span_id_of, trace_id_of
 
 __all__ = [
+    "ATTEMPT",
     "LOST",
     "RESUMED",
     "SPAN_KINDS",
@@ -48,6 +49,9 @@ LOST: Final = "run.lost"
 
 RESUMED: Final = "run.resumed"
 """The `SpanEvent` of a run at its takeover by another process."""
+
+ATTEMPT: Final = "llm.attempt"
+"""The `SpanEvent` of a model call at the beginning of each of its attempts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,11 +68,16 @@ async def test_after_the_last_attempt_the_run_fails_with_the_error_of_the_server
     failed = (await main())[-2]
 
     assert failed.kind == k.LLM_FAILED
+    attempt = {"model": "scripted", "took_s": 0.0, "error": {"type": "LLMError", "status": 429}}
     assert failed.data == {
         "key": "llm/1",
         "reason": "error",
         "error": {"type": "LLMError", "message": "the server is busy", "status": 429},
         "attempts": 2,
+        "tries": [
+            attempt,
+            {"after_s": 2.0, **attempt},
+        ],
     }
 
 

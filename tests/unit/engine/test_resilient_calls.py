@@ -252,7 +252,7 @@ async def test_a_slow_model_gets_the_next_one_beside_it_and_the_first_reply_coun
     assert "failed_models" not in data
     assert data["tries"] == [
         {"model": "slow", "took_s": 3.0, "error": {"type": "CancelledError"}},
-        {"model": "quick", "took_s": 0.0, "hedge": True},
+        {"model": "quick", "after_s": 3.0, "took_s": 0.0, "hedge": True},
     ]
 
 

@@ -228,13 +228,18 @@ def test_a_model_that_answered_for_another_one_is_shown_with_those_that_failed()
     assert attributes["gen_ai.response.model"] == "second"
 
 
-def test_waits_hedges_and_refusals_of_a_call_are_shown():
+def test_each_attempt_is_shown_with_its_wait_its_error_and_whether_it_was_a_hedge():
+    def of(model: str, took_s: float) -> dict[str, Any]:
+        return {"gen_ai.request.model": model, "lib.took_s": took_s}
+
     request = {"key": "llm/1", "upto": 1, "digest": "d", "model": "first"}
     tries: list[Any] = [
         {"model": "first", "took_s": 0, "error": {"type": "CircuitOpen"}},
         {"model": "second", "took_s": 9.5, "waited_s": 4.25, "error": {"type": "CancelledError"}},
-        {"model": "third", "took_s": 1, "waited_s": "long", "hedge": True},
+        {"model": "third", "after_s": 1.5, "took_s": 1, "waited_s": "long", "hedge": True},
         *(None, 7, {"error": "text"}),  # of a foreign writer
+        {"after_s": 1e300, "error": {"type": "LLMError", "status": 429}},
+        {"after_s": -1},
     ]
     reply: dict[str, Any] = {"parts": []}
     ended = {"key": "llm/1", "reply": reply, "attempts": 2, "tries": tries}
@@ -242,10 +247,26 @@ def test_waits_hedges_and_refusals_of_a_call_are_shown():
         (0, k.RUN_STARTED, START), (1, k.LLM_REQUESTED, request), (3, k.LLM_COMPLETED, ended)
     )
 
-    attributes = spans_from_events(events)[1].attributes
-    assert {name: attributes[name] for name in attributes if name != "lib.key"}.items() >= {
-        "lib.attempts": 2,
-        "lib.waited_s": 4.25,
-        "lib.hedges": 1,
-        "lib.refused": 1,
-    }.items()
+    span = spans_from_events(events)[1]
+    assert (
+        span.attributes.items()
+        >= {
+            "lib.attempts": 2,
+            "lib.waited_s": 4.25,
+            "lib.hedges": 1,
+            "lib.refused": 1,
+        }.items()
+    )
+    assert {event.name for event in span.events} == {"llm.attempt"}
+    assert [(event.at, event.attributes) for event in span.events] == [
+        (at(1), {"lib.attempt": 1, "error.type": "CircuitOpen", **of("first", 0)}),
+        (
+            at(1),
+            {"lib.attempt": 2, "error.type": "CancelledError", "lib.waited_s": 4.25}
+            | of("second", 9.5),
+        ),
+        (at(2.5), {"lib.attempt": 3, "lib.hedge": True, **of("third", 1)}),
+        *((at(1), {"lib.attempt": count}) for count in (4, 5, 6)),
+        (at(3), {"lib.attempt": 7, "error.type": "LLMError", "http.response.status_code": 429}),
+        (at(1), {"lib.attempt": 8}),
+    ]

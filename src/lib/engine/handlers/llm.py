@@ -297,6 +297,7 @@ class _Attempt:
         client: which is called.
         number: from 1.
         hedge: True if it began beside a slow one.
+        after_s: when it began, counted from the beginning of the call.
         waited_s: how long a rate limiter made it wait.
         took_s: how long it took, the wait included; None while it goes on.
         error: how it failed.
@@ -306,6 +307,7 @@ class _Attempt:
     client: LLMClient
     number: int
     hedge: bool
+    after_s: float
     waited_s: float = 0.0
     took_s: float | None = None
     error: BaseException | None = None
@@ -313,6 +315,8 @@ class _Attempt:
 
     def to_json(self, model: str | None) -> dict[str, Any]:
         out: dict[str, Any] = {"model": model} if model else {}
+        if self.after_s:
+            out["after_s"] = round(self.after_s, 3)
         if self.took_s is not None:
             out["took_s"] = round(self.took_s, 3)
         if self.waited_s:
@@ -324,12 +328,6 @@ class _Attempt:
             shown: dict[str, Any] = {} if status is None else {"status": status}
             out["error"] = {"type": type(self.error).__name__, **shown}
         return out
-
-    @property
-    def is_unusual(self) -> bool:
-        """True if counting it as an attempt does not say all."""
-        refused = isinstance(self.error, CircuitOpen | RateLimited)
-        return self.hedge or self.waited_s > 0 or refused
 
 
 class _ModelCall:
@@ -354,6 +352,7 @@ class _ModelCall:
         self.decided = call.decided
         self.state = self.decided.state
         self.attempts = 0
+        self._began = call.clock.monotonic()
         self.begun: list[_Attempt] = []
         self.failed: list[dict[str, Any]] = []
         self.first_chunk_s: float | None = None
@@ -382,7 +381,8 @@ class _ModelCall:
     def begin(self, client: LLMClient, *, hedge: bool) -> _Attempt:
         """Begin an attempt."""
         self.attempts += 1
-        attempt = _Attempt(client=client, number=len(self.begun) + 1, hedge=hedge)
+        after_s = self.call.clock.monotonic() - self._began
+        attempt = _Attempt(client=client, number=len(self.begun) + 1, hedge=hedge, after_s=after_s)
         self.begun.append(attempt)
         return attempt
 
@@ -407,7 +407,8 @@ class _ModelCall:
             data["failed_models"] = self.failed
         if self.moved and self.provider:
             data["provider"] = self.provider
-        if any(attempt.is_unusual for attempt in self.begun):
+        simple = self.attempts == len(self.begun) == 1 and not self.begun[0].waited_s
+        if self.begun and not simple:
             data["tries"] = [
                 each.to_json(self._model_of(each.client) or each.client.model)
                 for each in self.begun[:MAX_TRIES]

@@ -10,7 +10,7 @@ from lib._util.operations import MOST, OperationKind
 from lib.engine.core.settle import call_result
 from lib.events import Event
 from lib.observe import attributes as a
-from lib.observe.span import span_id_of
+from lib.observe.span import ATTEMPT, span_id_of
 from lib.observe.spans.lifecycle import OUTCOME_STATUS, UNKNOWN, error_type
 from lib.observe.spans.run import RunSpans
 from lib.observe.spans.values import identifier, items, mapping, moment, name, number, text, word
@@ -34,6 +34,7 @@ def _fail(
     *,
     error: Mapping[str, Any],
     attributes: Mapping[str, Any],
+    moments: Sequence[tuple[float, str, Mapping[str, Any]]] = (),
 ) -> None:
     """Finish a call that has failed or was called off."""
     reason = word(event.data.get("reason")) or "error"
@@ -51,6 +52,7 @@ def _fail(
         {**attributes, **failure},
         status="ok" if called_off else "error",
         message=run.content.show(text(error.get("message"))),
+        moments=moments,
     )
 
 
@@ -126,7 +128,8 @@ def llm_completed(run: RunSpans, event: Event, key: str) -> None:
         **run.usage(reply.get("usage")),
     }
     shown = run.content.show(message)
-    run.finish(event.at, "llm", key, attributes, model=model, shown=shown)
+    moments = _moments(data)
+    run.finish(event.at, "llm", key, attributes, model=model, shown=shown, moments=moments)
 
 
 def _attempts(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -146,6 +149,24 @@ def _attempts(data: Mapping[str, Any]) -> dict[str, Any]:
     return {**shown, a.PROVIDER: provider} if provider else shown
 
 
+def _moments(data: Mapping[str, Any]) -> list[tuple[float, str, Mapping[str, Any]]]:
+    """Return when each attempt began, and what became of it."""
+    moments: list[tuple[float, str, Mapping[str, Any]]] = []
+    for count, attempt in enumerate(map(mapping, items(data.get("tries"))), 1):
+        error = mapping(attempt.get("error"))
+        attributes = {
+            a.ATTEMPT: count,
+            a.REQUEST_MODEL: name(attempt.get("model")),
+            a.TOOK_S: number(attempt.get("took_s")),
+            a.WAITED_S: number(attempt.get("waited_s")),
+            a.HEDGE: attempt.get("hedge") is True or None,
+            a.ERROR_TYPE: word(error.get("type")),
+            a.HTTP_STATUS: number(error.get("status")),
+        }
+        moments.append((number(attempt.get("after_s")) or 0, ATTEMPT, attributes))
+    return moments
+
+
 def llm_failed(run: RunSpans, event: Event, key: str) -> None:
     """Finish a model call that has failed."""
     data = event.data
@@ -154,7 +175,8 @@ def llm_failed(run: RunSpans, event: Event, key: str) -> None:
         **_attempts(data),
         **run.usage(data.get("usage")),
     }
-    _fail(run, event, "llm", key, error=mapping(data.get("error")), attributes=attributes)
+    error, moments = mapping(data.get("error")), _moments(data)
+    _fail(run, event, "llm", key, error=error, attributes=attributes, moments=moments)
 
 
 # -- tools and approvals ---------------------------------------------------------------------------
@@ -416,17 +438,22 @@ def memory_requested(run: RunSpans, event: Event, key: str) -> None:
 def memory_completed(run: RunSpans, event: Event, key: str) -> None:
     """Finish with the records found, or the number of records changed."""
     data = event.data
-    attributes = run.usage(data.get("usage"))
+    attributes = {**_attempts(data), **run.usage(data.get("usage"))}
     if (count := _count(data)) is not None:
         attributes[a.MEMORY_COUNT] = count
     found = {"records": data["records"]} if "records" in data else None
-    run.finish(event.at, "memory", key, attributes, shown=run.content.show(found))
+    shown = run.content.show(found)
+    run.finish(event.at, "memory", key, attributes, shown=shown, moments=_moments(data))
 
 
 def memory_failed(run: RunSpans, event: Event, key: str) -> None:
     """Finish with an error, and what a model has used all the same."""
-    error, usage = mapping(event.data.get("error")), run.usage(event.data.get("usage"))
-    _fail(run, event, "memory", key, error=error, attributes=usage)
+    data = event.data
+    error, attributes = (
+        mapping(data.get("error")),
+        {**_attempts(data), **run.usage(data.get("usage"))},
+    )
+    _fail(run, event, "memory", key, error=error, attributes=attributes, moments=_moments(data))
 
 
 def _count(data: Mapping[str, Any]) -> int | float | None:

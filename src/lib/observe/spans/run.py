@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from lib._util.trace_context import trace_context_of
@@ -41,6 +41,7 @@ class PendingSpan:
     status: Status = "ok"
     message: str | None = None
     output: Any = None
+    events: list[SpanEvent] = field(default_factory=list[SpanEvent])
 
     def finish(
         self,
@@ -99,7 +100,6 @@ class RunSpans:
         run_id = span_id_of(started.run_id, RUN, "")
         self._run = PendingSpan(run_id, parent_id, RUN, "agent", started.at, {})
         self._used: dict[str, float] = {}
-        self._moments: list[SpanEvent] = []
         self._signals: set[str] = set()
         self._spans: dict[tuple[str, str], PendingSpan] = {}
         self._open: dict[tuple[str, str], PendingSpan] = {}
@@ -109,8 +109,7 @@ class RunSpans:
         """Return the spans, the run's own first."""
         self._run.attributes |= {a.TOTALS[name]: used for name, used in self._used.items()}
         self._set_name()
-        own = self._span(self._run, list(self._moments))
-        return [own, *(self._span(span, []) for span in self._spans.values())]
+        return [self._span(span) for span in (self._run, *self._spans.values())]
 
     def become(self, kind: SpanKind) -> None:
         """Note that the run is more than one agent; a session stays one, whatever happens in it."""
@@ -192,6 +191,7 @@ class RunSpans:
         status: Status = "ok",
         message: str | None = None,
         shown: Any = None,
+        moments: Sequence[tuple[float, str, Mapping[str, Any]]] = (),
     ) -> None:
         """Finish a span; does nothing if there is none, or if it is finished.
 
@@ -204,6 +204,7 @@ class RunSpans:
             status: of the span.
             message: the error, as far as it may be shown.
             shown: its output, as far as it may be shown.
+            moments: of the span: seconds after its start, name and attributes.
         """
         span = self._open.pop((family, key), None)
         if span is None:
@@ -211,6 +212,11 @@ class RunSpans:
         if model is not None and " " not in span.name:
             span.name = f"{span.name} {model}"[:MAX_NAME]
         span.finish(at, attributes, status=status, message=message, shown=shown)
+        took_s = (max(at, span.start) - span.start).total_seconds()
+        span.events += [
+            SpanEvent(name, span.start + timedelta(seconds=min(max(0, after_s), took_s)), _tidy(of))
+            for after_s, name, of in moments
+        ]
 
     def add(
         self,
@@ -316,7 +322,7 @@ class RunSpans:
         """Add a `SpanEvent` to the run; a repeated key is ignored."""
         if key not in self._signals:
             self._signals.add(key)
-            self._moments.append(SpanEvent(name, at or event.at, _tidy(attributes)))
+            self._run.events.append(SpanEvent(name, at or event.at, _tidy(attributes)))
 
     def use(self, name: str, used: float) -> None:
         """Add to a total of the run, named as in `TOTALS`."""
@@ -347,7 +353,7 @@ class RunSpans:
             a.CONVERSATION_ID: self.conversation_id,
         }
 
-    def _span(self, span: PendingSpan, moments: list[SpanEvent]) -> Span:
+    def _span(self, span: PendingSpan) -> Span:
         return Span(
             self._trace_id,
             span.span_id,
@@ -359,7 +365,7 @@ class RunSpans:
             span.status,
             span.message,
             _tidy(span.attributes),
-            moments,
+            list(span.events),
             self._started.run_id,
             self._started.tenant,
             self._started.user,
