@@ -19,6 +19,7 @@ from lib.engine.core.conversation import is_recalled, recalled_message
 from lib.events import Event
 from lib.events import kinds as k
 from lib.llm import Message, message_from_json, message_to_json
+from lib.memory.tools import CHANGING_TOOLS
 
 _RECALL_KEY: Final = "memory/recall"
 _REMEMBER_KEY: Final = "memory/remember"
@@ -110,6 +111,8 @@ class Remembering:
         if event.kind in (k.MEMORY_COMPLETED, k.MEMORY_FAILED):
             return self._settled(state, event)
         if event.kind == k.GUARD_VERDICT and _refuses_input(event):
+            return state._replace(remembered=True)
+        if event.kind == k.TOOL_REQUESTED and event.data.get("name") in CHANGING_TOOLS:
             return state._replace(remembered=True)
         return state
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from lib.memory.facts import Fact
     from lib.memory.memory import Memory
+    from lib.memory.tools import MemoryTools
 
 __all__ = [
     "ENGLISH_RULES",
@@ -31,6 +32,7 @@ __all__ = [
     "Extractor",
     "Fact",
     "Memory",
+    "MemoryTools",
     "ModelExtractor",
     "Remembered",
     "Rule",
@@ -48,6 +50,7 @@ if not TYPE_CHECKING:  # type checkers are to see misspelt names
             "Extractor": "lib.memory.extract",
             "Fact": "lib.memory.facts",
             "Memory": "lib.memory.memory",
+            "MemoryTools": "lib.memory.tools",
             "ModelExtractor": "lib.memory.extract",
             "Remembered": "lib.memory.changes",
             "Rule": "lib.memory.extract",
