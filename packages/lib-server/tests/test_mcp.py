@@ -17,7 +17,7 @@ from server_kit import OneKey, as_, echo_agent, serving
 from lib import Agent, Engine, tool
 from lib.events import MemoryEventStore, RunQuery
 from lib.llm import FunctionClient
-from lib.mcp import MCPToolServer, resource
+from lib.mcp import MCPToolServer
 from lib.tools import ToolContext
 from lib_server import (
     ApiKeyAuthenticator,
@@ -98,12 +98,14 @@ async def test_a_function_makes_what_is_offered_and_tools_see_the_caller(mode: s
     assert seen[-1] == 2
 
 
-@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
-async def test_there_is_only_post(method: str) -> None:
+@pytest.mark.parametrize(
+    ("method", "allow"), [("GET", "POST"), ("DELETE", "GET, POST"), ("PUT", "GET, POST")]
+)
+async def test_without_a_session_there_is_only_post(method: str, allow: str) -> None:
     async with serving(Server(echo_agent())) as up:
         answer = await up.client.request(method, "/mcp", headers=JSON)
 
-    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+    assert (answer.status_code, answer.headers["allow"]) == (405, allow)
 
 
 @pytest.mark.parametrize(
@@ -399,30 +401,6 @@ async def test_a_client_without_a_session_gets_no_question() -> None:
         answer = await up.client.post("/mcp", headers={**JSON, **as_("acme")}, json=PAY)
 
     assert "a person must approve it" in answer.text
-
-
-async def test_a_session_over_http_promises_no_changes_that_it_could_not_tell() -> None:
-    @resource("about:shop", watched=True)
-    def about() -> str:
-        """The shop."""
-        return "a shop"
-
-    def offered(engine: Engine) -> MCPToolServer:
-        return MCPToolServer([pay], engine=engine, resources=[about], lists_change=True)
-
-    subscribe = {"method": "resources/subscribe", "params": {"uri": "about:shop"}}
-    async with serving(Server(echo_agent(), auth=OneKey(), mcp=offered)) as up:
-        headers = {**JSON, **as_("acme")}
-        begun = await up.client.post("/mcp", headers=headers, json=INITIALIZE)
-        refused = await up.client.post(
-            "/mcp", headers=await session_of(up), json={"jsonrpc": "2.0", "id": 2, **subscribe}
-        )
-
-    (data,) = [line for line in begun.text.splitlines() if line.startswith("data: ")]
-    capabilities = json.loads(data.removeprefix("data: "))["result"]["capabilities"]
-    assert capabilities["tools"] == {"listChanged": False}
-    assert capabilities["resources"] == {"subscribe": False, "listChanged": False}
-    assert '"code":-32601' in refused.text
 
 
 @pytest.mark.parametrize(

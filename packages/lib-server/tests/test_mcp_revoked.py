@@ -27,6 +27,8 @@ LEGACY_CALL = ("2025-11-25", *CALL[1:])
 class World:
     """A server whose agent answers when `go_on` is set, and a clock that the test moves."""
 
+    tools: MCPToolServer
+
     def __init__(self) -> None:
         self.clock, self.store = ManualClock(), MemoryEventStore()
         self.keys = ApiKeys(self.store, clock=self.clock)
@@ -42,7 +44,8 @@ class World:
 
     def server(self) -> Server:
         def offered(engine: Engine) -> MCPToolServer:
-            return MCPToolServer(engine, lists_change=True)
+            self.tools = MCPToolServer(engine, lists_change=True)
+            return self.tools
 
         auth = ApiKeyAuthenticator(clock=self.clock, refusal_step_s=0)
         limits = Limits(heartbeat_s=OFTEN_S)
@@ -87,6 +90,32 @@ async def test_a_listener_whose_key_is_revoked_hears_no_more() -> None:
 
     assert [each.data for each in heard if "method" in each.data] == []
     assert again.status_code == 401
+
+
+async def test_a_session_whose_key_is_revoked_hears_no_more() -> None:
+    world = World()
+    async with serving(world.server()) as up:
+        key, other = [await world.keys.create(tenant="acme") for _ in range(2)]
+        initialize = posted(key, "2025-11-25", "initialize", {"capabilities": {}})
+        begun = await up.client.post("/mcp", **initialize)
+        headers = {
+            **initialize["headers"],
+            "mcp-session-id": begun.headers["mcp-session-id"],
+        }
+        async with up.client.stream("GET", "/mcp", headers=headers) as answer:
+            assert answer.status_code == 200
+            await world.keys.revoke(other.record.key_id)
+            world.clock.advance(61)
+            for _ in range(5):
+                await up.client.get("/healthz")  # a stream that ends then has ended
+            world.tools.remove("slow")
+            events = parsed(answer.aiter_lines())
+            heard = [(await anext(events)).data["method"]]
+            await world.keys.revoke(key.record.key_id)
+            world.clock.advance(61)
+            heard += [each.data["method"] async for each in events]
+
+    assert heard == ["notifications/tools/list_changed"]
 
 
 async def test_a_listener_with_a_valid_key_goes_on_until_the_server_stops() -> None:

@@ -21,6 +21,7 @@ from lib.mcp.state import ExpiringMarks
 _log = logging.getLogger("lib.mcp")
 
 _KEPT_S: Final = 60.0
+_MAX_PENDING: Final = 10_000
 
 Kind = Literal["tools", "prompts", "resources", "resource"]
 
@@ -49,21 +50,29 @@ class Change(NamedTuple):
 
 @dataclass(eq=False)
 class ChangeListener:
-    """Keeps the changes that a client wants, each once, until they are taken."""
+    """Keeps the changes that a client wants, each once, until they are taken; 10,000 at most."""
 
     wanted: Callable[[Change], bool]
     _pending: dict[Change, None] = field(default_factory=dict[Change, None])
     _event: asyncio.Event = field(default_factory=asyncio.Event)
+    _ended: bool = False
 
     def tell(self, change: Change) -> None:
         """Keep a change, if it is wanted."""
-        if self.wanted(change):
+        if self.wanted(change) and len(self._pending) < _MAX_PENDING:
             self._pending[change] = None
             self._event.set()
 
+    def end(self) -> None:
+        """Let `next` return nothing from now on."""
+        self._ended = True
+        self._event.set()
+
     async def next(self) -> list[Change]:
-        """Return the changes since the last time, at least one."""
+        """Return the changes since the last time, at least one; none after `end`."""
         await self._event.wait()
+        if self._ended:
+            return []
         self._event.clear()
         taken = [*self._pending]
         self._pending.clear()

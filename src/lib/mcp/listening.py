@@ -1,8 +1,8 @@
 """Changes, and the states of tasks, for clients that listen to them.
 
 Clients of the present protocol send `subscriptions/listen`, over any transport. Older ones hear of
-lists without a request, and of resources after `resources/subscribe`, on a pipe: over HTTP that
-would take a stream of its own.
+lists without a request, and of resources after `resources/subscribe`: on a pipe, or over HTTP on a
+stream that they open in their session.
 
 Source: modelcontextprotocol.io, subscriptions and the extension for tasks, 2026-07-28; resources,
 2025-11-25.
@@ -11,8 +11,8 @@ Source: modelcontextprotocol.io, subscriptions and the extension for tasks, 2026
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
 
@@ -29,6 +29,8 @@ from lib.mcp.sdk import (
     Server,
     types,
 )
+from lib.mcp.sessions import LegacySession
+from lib.mcp.subscriptions import SessionStream, Subscriptions, check_subscriptions
 from lib.mcp.tasks import Tasks, check_takes_tasks
 
 _Context = RequestContext[Any, Any]
@@ -205,12 +207,20 @@ class _Pipe:
     uris: set[str] = field(default_factory=set[str])
 
 
-class PipeListening:
-    """Tells clients of 2025-11-25 and before on pipes of changes, until `close`."""
+class LegacyListening:
+    """Tells clients of 2025-11-25 and before of changes; those on pipes until `close`."""
 
-    def __init__(self, sources: Sources, protocol: Server[Any]) -> None:
-        """Take what there is to listen to, and answer requests of the server."""
-        self._sources = sources
+    def __init__(
+        self, sources: Sources, subscriptions: Subscriptions, protocol: Server[Any]
+    ) -> None:
+        """Take what there is to listen to, and answer requests of the server.
+
+        Args:
+            sources: see above.
+            subscriptions: of clients over HTTP.
+            protocol: the server.
+        """
+        self._sources, self._subscriptions = sources, subscriptions
         self._pipes: dict[int, _Pipe] = {}
         self._following = set[asyncio.Task[None]]()
         initialized = "notifications/initialized"
@@ -224,6 +234,19 @@ class PipeListening:
         """Tell nothing more."""
         for each in [*self._following]:
             await cancelled(each)
+
+    @asynccontextmanager
+    async def stream(
+        self, session: LegacySession, tenant: str | None
+    ) -> AsyncGenerator[SessionStream]:
+        """Yield what a session over HTTP hears from now on, on its only stream."""
+
+        def wanted(change: Change) -> bool:
+            is_own = change.tenant in (None, tenant)
+            return is_own and (change.kind in self._sources.lists or change.kind == "resource")
+
+        async with self._subscriptions.stream(session, wanted) as stream:
+            yield stream
 
     async def _begin(self, context: _Context, _: types.NotificationParams) -> None:
         if context.request is not None or context.protocol_version in MODERN_VERSIONS:
@@ -249,22 +272,37 @@ class PipeListening:
     async def _subscribe(
         self, context: _Context, params: types.SubscribeRequestParams
     ) -> types.EmptyResult:
-        pipe = self._pipe_of(context)
+        client = self._client_of(context)
+        check_subscriptions([params.uri])  # before its text is looked at
         if not self._sources.is_watched(params.uri):
             message = "no watched resource has this URI"
             raise MCPError(types.INVALID_PARAMS, message, {"uri": params.uri})
-        if len(pipe.uris) >= _MAX_URIS:
-            raise MCPError(types.INVALID_PARAMS, f"expected at most {_MAX_URIS} resources")
-        pipe.uris.add(params.uri)
+        if isinstance(client, LegacySession):
+            await self._subscriptions.subscribe(client, params.uri)
+        else:
+            check_subscriptions({*client.uris, params.uri})
+            client.uris.add(params.uri)
         return types.EmptyResult()
 
     async def _unsubscribe(
         self, context: _Context, params: types.UnsubscribeRequestParams
     ) -> types.EmptyResult:
-        self._pipe_of(context).uris.discard(params.uri)
+        client = self._client_of(context)
+        if isinstance(client, LegacySession):
+            await self._subscriptions.unsubscribe(client, params.uri)
+        else:
+            client.uris.discard(params.uri)
         return types.EmptyResult()
 
-    def _pipe_of(self, context: _Context) -> _Pipe:
+    def _client_of(self, context: _Context) -> LegacySession | _Pipe:
+        """Return the session over HTTP of a request, or the pipe that it has come on.
+
+        Raises:
+            MCPError: it is of neither: its client could not hear of anything.
+        """
+        session = self._sources.caller(context.request).session
+        if session is not None:
+            return session
         pipe = self._pipes.get(id(context.session.client_params))
         if context.request is not None or pipe is None:
             raise MCPError(types.METHOD_NOT_FOUND, "Method not found")

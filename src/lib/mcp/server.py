@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Protocol, Self, TypeVar, cast
@@ -24,7 +24,7 @@ from lib.mcp.calls import call_tool, can_approve, check_arguments, require_appro
 from lib.mcp.changes import Change, Changes
 from lib.mcp.functions import Prompt, Resource
 from lib.mcp.inputs import ANSWERS, INPUTS, InputRequired, Inputs
-from lib.mcp.listening import Listening, PipeListening, Sources
+from lib.mcp.listening import LegacyListening, Listening, Sources
 from lib.mcp.notices import LogLevels, level_of_request, notices_of
 from lib.mcp.offered import CALLER, Caller, Offered, Source, agents_in, offered_by
 from lib.mcp.results import ToolSurface, failure
@@ -37,8 +37,9 @@ from lib.mcp.sdk import (
     Server,
     types,
 )
-from lib.mcp.sessions import LegacySessions
+from lib.mcp.sessions import LegacySession, LegacySessions
 from lib.mcp.state import StateSeal
+from lib.mcp.subscriptions import SessionStream, Subscriptions
 from lib.mcp.task_tool import TaskTool
 from lib.mcp.task_types import IDEMPOTENCY_KEY
 from lib.mcp.tasks import Tasks, takes_tasks, tasks_required
@@ -160,7 +161,9 @@ class MCPToolServer:
         self._sources = self._listened_to(lists_change=lists_change)
         if self._sources.lists or self._sources.watches or self._tasks is not None:
             Listening(self._sources, self.protocol)
-        self._pipes = PipeListening(self._sources, self.protocol)
+        self._legacy = LegacyListening(
+            self._sources, Subscriptions(self._store, self._changes, clock=clock), self.protocol
+        )
 
     def _served_tasks(
         self, offered: Sequence[Offered], poll_s: float, ttl_s: float | None
@@ -214,18 +217,25 @@ class MCPToolServer:
         protocol.add_request_handler("logging/setLevel", set_level, self._set_log_level)
         return protocol
 
-    def initialization_options(self, *, pipe: bool) -> InitializationOptions:
+    def initialization_options(self) -> InitializationOptions:
         """Return what this server says of itself to clients of 2025-11-25 and before.
 
-        Args:
-            pipe: True for a transport over which the server can send what no request asks for.
+        It is for a pipe, and for an HTTP server that has `sessions` and opens `stream`.
         """
         options = self.protocol.create_initialization_options()
-        sources = (
-            self._sources if pipe else replace(self._sources, lists=frozenset(), watches=False)
-        )
-        capabilities = sources.capabilities(options.capabilities)
+        capabilities = self._sources.capabilities(options.capabilities)
         return options.model_copy(update={"capabilities": capabilities})
+
+    @property
+    def has_streams(self) -> bool:
+        """True if there are changes of which a client could hear."""
+        return bool(self._sources.lists) or self._sources.watches
+
+    def stream(
+        self, session: LegacySession, tenant: str | None
+    ) -> AbstractAsyncContextManager[SessionStream]:
+        """Return a context manager of the changes that a session over HTTP hears of, in it."""
+        return self._legacy.stream(session, tenant)
 
     # -- life ------------------------------------------------------------------------------
 
@@ -241,7 +251,7 @@ class MCPToolServer:
                 if self.engine.drives:  # what this process, or another one, has left
                     worker = asyncio.create_task(Worker(self.engine).run(), name="lib.mcp.worker")
                     stack.push_async_callback(cancelled, worker)
-            stack.push_async_callback(self._pipes.close)
+            stack.push_async_callback(self._legacy.close)
             self._stack = stack.pop_all()
         return self
 

@@ -36,11 +36,13 @@ class LegacySession:
 
     Attributes:
         id: as the client sends it with each request.
+        owner: names its caller.
         capabilities: what the client has declared that it answers.
         ttl_s: seconds until it ends.
     """
 
     id: str
+    owner: str
     capabilities: types.ClientCapabilities
     ttl_s: float
 
@@ -95,7 +97,7 @@ class LegacySessions:
             "owner": owner,
         }
         signed = await self._signer.sign(canonical(content).encode())
-        return LegacySession(id=signed, capabilities=declared, ttl_s=self._ttl_s)
+        return LegacySession(id=signed, owner=owner, capabilities=declared, ttl_s=self._ttl_s)
 
     async def read(self, session_id: str, owner: str) -> LegacySession | None:
         """Return the session of an id; None if it has ended, or is not one of this caller's."""
@@ -106,6 +108,7 @@ class LegacySessions:
             return None
         return LegacySession(
             id=session_id,
+            owner=owner,
             capabilities=_declared(found["capabilities"]),
             ttl_s=found["ends"] - self._now(),
         )

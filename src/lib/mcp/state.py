@@ -10,6 +10,7 @@ import base64
 import binascii
 import hmac
 import secrets
+from collections.abc import Callable
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -81,19 +82,49 @@ class ExpiringMarks:
         await self._marks.set_mark(mark, f"{ends!r} {value}")
         self._ends_by_mark[mark] = ends
 
+    async def update(
+        self, name: str, change: Callable[[str | None], str | None], *, ttl_s: float
+    ) -> str | None:
+        """Keep what a change makes of the value under a name, and return it.
+
+        Args:
+            name: of the value.
+            change: gets the value, None if there is none, and returns the new one, None for none;
+                it is called again if another process has changed the value meanwhile.
+            ttl_s: for a new value; one that was there keeps its end.
+        """
+        await self._remove_ended()
+        mark = f"{self._prefix}{name}"
+        while True:
+            found = await self._marks.mark(mark)
+            lasts = found is not None and _ends(found) >= self._now()
+            ends = _ends(found) if found is not None and lasts else self._now() + ttl_s
+            value = change(found.partition(" ")[2] if found is not None and lasts else None)
+            text = None if value is None else f"{ends!r} {value}"
+            if text == found or await self._marks.compare_and_set_mark(
+                mark, expected=found, value=text
+            ):
+                self._ends_by_mark[mark] = ends
+                return value
+
     async def get(self, name: str) -> str | None:
         """Return the value under a name; None if there is none, or its time has ended."""
         found = await self._marks.mark(f"{self._prefix}{name}")
         return None if found is None or _ends(found) < self._now() else found.partition(" ")[2]
 
-    async def all(self) -> dict[str, str]:
-        """Return the values whose time has not ended, by name."""
+    async def all(self, start: str = "") -> dict[str, str]:
+        """Return the values whose time has not ended, by name; first the one that ends first.
+
+        Args:
+            start: of their names.
+        """
         await self._remove_ended()
         now = self._now()
+        found = await self._marks.marks(f"{self._prefix}{start}")
         return {
-            mark.removeprefix(self._prefix): found.partition(" ")[2]
-            for mark, found in (await self._marks.marks(self._prefix)).items()
-            if _ends(found) >= now
+            mark.removeprefix(self._prefix): value.partition(" ")[2]
+            for mark, value in sorted(found.items(), key=lambda each: _ends(each[1]))
+            if _ends(value) >= now
         }
 
     async def pop(self, name: str) -> str | None:

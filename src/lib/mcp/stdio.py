@@ -42,7 +42,7 @@ async def serve_stdio(served: MCPToolServer | Source, *, stdout: IO[bytes] | Non
     protocol = server.protocol
     try:
         async with server, stdio_server(stdout=text) as (read, write):
-            await protocol.run(read, write, server.initialization_options(pipe=True))
+            await protocol.run(read, write, server.initialization_options())
     except* (BrokenPipeError, ConnectionResetError):
         pass  # the client has gone
 

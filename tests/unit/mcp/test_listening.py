@@ -222,19 +222,13 @@ async def test_what_is_fixed_does_not_change_and_nothing_is_there_twice() -> Non
         shop.add(cast("Any", Agent(FunctionClient(greet), name="clerk")))
 
 
-@pytest.mark.parametrize(("pipe", "announced"), [(True, True), (False, False)])
-def test_changes_are_announced_to_older_clients_that_can_hear_of_them(
-    pipe: bool, announced: bool
-) -> None:
-    capabilities = Shop().server.initialization_options(pipe=pipe).capabilities
+def test_changes_are_announced_to_older_clients() -> None:
+    capabilities = Shop().server.initialization_options().capabilities
 
     assert capabilities.tools is not None
     assert capabilities.resources is not None
-    assert capabilities.tools.list_changed is announced
-    assert (capabilities.resources.subscribe, capabilities.resources.list_changed) == (
-        announced,
-        announced,
-    )
+    assert capabilities.tools.list_changed
+    assert (capabilities.resources.subscribe, capabilities.resources.list_changed) == (True, True)
 
 
 @asynccontextmanager

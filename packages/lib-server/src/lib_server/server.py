@@ -237,7 +237,7 @@ class Server:
 
     def _endpoint(self, engine: Engine) -> MCPEndpoint:
         make = self._mcp if callable(self._mcp) else None
-        return MCPEndpoint(engine, make, max_body_bytes=self.limits.body_bytes)
+        return MCPEndpoint(engine, make, limits=self.limits)
 
     def _measure(self, engine: Engine, channels: Channels) -> None:
         """Let the metrics have what happens here."""

@@ -124,7 +124,7 @@ class RunStream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
         await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-        await self.send_body(asyncio.ensure_future(_disconnected(receive)), send)
+        await self.send_body(asyncio.ensure_future(disconnected(receive)), send)
 
     async def send_body(self, gone: asyncio.Future[None], send: Send) -> None:
         """Send what comes after the headers.
@@ -251,7 +251,7 @@ class TurnStream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it, and heart-beats while the turns before it go on."""
         await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-        gone = asyncio.ensure_future(_disconnected(receive))
+        gone = asyncio.ensure_future(disconnected(receive))
         try:
             begun = await self._wait(gone, send)
         except TimeoutError:
@@ -308,7 +308,7 @@ class TurnStream:
 _DISCONNECTED: Final = "disconnected"
 
 
-async def _disconnected(receive: Receive) -> None:
+async def disconnected(receive: Receive) -> None:
     """Return when the client has gone."""
     event: Message = {"type": ""}
     while event["type"] != "http.disconnect":

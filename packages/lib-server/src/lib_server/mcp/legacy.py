@@ -2,7 +2,8 @@
 
 Each request has a transport of its own, as those without a session have. What is different: the
 capabilities of the client are known, and it answers questions while a call goes on. The question is
-sent in the response of the call; the answer comes as a request, to whichever process.
+sent in the response of the call; the answer comes as a request, to whichever process. And such a
+client hears of changes on a stream that it opens with `GET`, from any process.
 
 Source: modelcontextprotocol.io, Streamable HTTP, 2025-11-25.
 """
@@ -36,6 +37,7 @@ from mcp_types import (
     RequestId,
 )
 from mcp_types.jsonrpc import jsonrpc_message_adapter
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 from pydantic_core import from_json
 from starlette.datastructures import Headers
@@ -46,6 +48,9 @@ from lib._util.json import canonical
 from lib.mcp import Caller, MCPToolServer
 from lib.mcp.server import CALLER_KEY
 from lib.mcp.sessions import LegacySession, LegacySessions
+from lib_server.limits import Limits
+from lib_server.mcp.stream import ChangeStream
+from lib_server.problems import Problem
 
 _CHANNEL: Final = TransportContext(kind="streamable-http", can_send_request=True)
 
@@ -53,9 +58,10 @@ _CHANNEL: Final = TransportContext(kind="streamable-http", can_send_request=True
 class LegacyEndpoint:
     """Answers the requests of clients that have a session, or begin one."""
 
-    def __init__(self, server: MCPToolServer, state: Any) -> None:
-        """Take the server of tools, and the state of its lifespan."""
+    def __init__(self, server: MCPToolServer, state: Any, limits: Limits) -> None:
+        """Take the server of tools, the state of its lifespan, and the limits of streams."""
         self._server = server
+        self._limits = limits
         self._sessions = server.sessions
         self._state = state
         self._open: dict[str, set[_Asking]] = {}
@@ -65,7 +71,7 @@ class LegacyEndpoint:
         message, headers = _message(body), Headers(scope=scope)
         session_id = headers.get(MCP_SESSION_ID_HEADER)
         caller: Caller = scope[CALLER_KEY]
-        owner = canonical([caller.tenant, caller.user])
+        owner = _owner(caller)
         session: LegacySession | None
         if message.get("method") == "initialize":
             params = message.get("params")
@@ -75,9 +81,8 @@ class LegacyEndpoint:
             return False
         else:
             session = await self._sessions.read(session_id, owner)
-        if session is None:  # the client is to begin another one
-            refused = _refused(HTTPStatus.NOT_FOUND, "there is no such session")
-            await refused(scope, receive, send)
+        if session is None:
+            await _NO_SESSION(scope, receive, send)
         elif _is_answer(message):
             await (await self._taken(session, message))(scope, receive, send)
         else:
@@ -87,6 +92,36 @@ class LegacyEndpoint:
             version = headers.get(MCP_PROTOCOL_VERSION_HEADER, DEFAULT_NEGOTIATED_VERSION)
             await self._serve(session, version, scope, receive, send)
         return True
+
+    async def listen(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Tell a session of changes, until it ends, its client goes, or the server stops.
+
+        Raises:
+            Problem: `method_not_allowed`: nothing changes here, or not for this version.
+        """
+        version = Headers(scope=scope).get(MCP_PROTOCOL_VERSION_HEADER, DEFAULT_NEGOTIATED_VERSION)
+        if version in MODERN_PROTOCOL_VERSIONS or not self._server.has_streams:
+            detail = "there is nothing to hear of: no list and no resource changes"
+            raise Problem("method_not_allowed", detail, headers={"allow": "POST"})
+        if version not in HANDSHAKE_PROTOCOL_VERSIONS:
+            refused = _refused(HTTPStatus.BAD_REQUEST, "this version of the protocol is not served")
+            await refused(scope, receive, send)
+            return
+        caller: Caller = scope[CALLER_KEY]
+        session_id = Headers(scope=scope).get(MCP_SESSION_ID_HEADER, "")
+        session = await self._sessions.read(session_id, _owner(caller))
+        if session is None:
+            await _NO_SESSION(scope, receive, send)
+            return
+        async with self._server.stream(session, caller.tenant) as stream:
+            answer = ChangeStream(
+                stream,
+                session,
+                sessions=self._sessions,
+                limits=self._limits,
+                stopping=caller.stopping or asyncio.Event(),
+            )
+            await answer(scope, receive, send)
 
     async def _taken(self, session: LegacySession, message: Mapping[str, Any]) -> Response:
         if await self._sessions.answer(session, message):
@@ -114,7 +149,7 @@ class LegacyEndpoint:
                 serve_connection,
                 connection=connection,
                 lifespan_state=self._state,
-                init_options=self._server.initialization_options(pipe=False),
+                init_options=self._server.initialization_options(),
             )
             group.start_soon(serve, self._server.protocol, dispatcher)
             opened = self._open.setdefault(session.name, set())
@@ -187,6 +222,10 @@ class _Asking(JSONRPCDispatcher[TransportContext]):
         return result
 
 
+def _owner(caller: Caller) -> str:
+    return canonical([caller.tenant, caller.user])
+
+
 def _message(body: bytes) -> dict[str, Any]:
     """Return a message of JSON-RPC; {} for what the transport is to refuse."""
     try:
@@ -207,3 +246,8 @@ def _is_answer(message: Mapping[str, Any]) -> bool:
 def _refused(status: HTTPStatus, message: str) -> Response:
     error = {"code": INVALID_REQUEST, "message": message}
     return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, status)
+
+
+_NO_SESSION: Final = _refused(  # its client is to begin another one
+    HTTPStatus.NOT_FOUND, "there is no such session"
+)

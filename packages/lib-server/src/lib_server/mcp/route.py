@@ -1,4 +1,4 @@
-"""`POST /mcp`: the agents of the server as tools, for clients of the Model Context Protocol.
+"""`/mcp`: the agents of the server as tools, for clients of the Model Context Protocol.
 
 Source: modelcontextprotocol.io, Streamable HTTP, 2026-07-28.
 """
@@ -19,9 +19,10 @@ from lib.engine.arguments import Input
 from lib.errors import MissingDriver, ToolError
 from lib_server.api.runs import admitted, allowed_budget
 from lib_server.bodies import Empty
+from lib_server.limits import Limits
 from lib_server.mcp.checked import checked
 from lib_server.problems import Problem
-from lib_server.routing import JSON, AnyRoute, Call, Route
+from lib_server.routing import JSON, AnyRoute, Call, Header, Route
 
 if TYPE_CHECKING:
     from lib.mcp import MCPToolServer
@@ -38,12 +39,12 @@ class MCPEndpoint:
         engine: Engine,
         make: Callable[[Engine], MCPToolServer] | None,
         *,
-        max_body_bytes: int,
+        limits: Limits,
     ) -> None:
         """Take what is served; see `transport.opened`."""
         self._engine = engine
         self._make = make
-        self._max_body_bytes = max_body_bytes
+        self._limits = limits
         self._stop = asyncio.Event()
         self._opened: asyncio.Future[ASGIApp] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -65,9 +66,7 @@ class MCPEndpoint:
             transport: Any = await asyncio.to_thread(
                 importlib.import_module, "lib_server.mcp.transport"
             )
-            async with transport.opened(
-                self._engine, self._make, max_body_bytes=self._max_body_bytes
-            ) as app:
+            async with transport.opened(self._engine, self._make, limits=self._limits) as app:
                 opened.set_result(app)
                 await self._stop.wait()
         # Around what opens the endpoint: the requests that wait for it get its error.
@@ -93,8 +92,22 @@ class ProtocolMessage(BaseModel):
 
 
 async def _post(call: Call[Empty, None]) -> ASGIApp:
+    if call.request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
+        raise Problem("unsupported_media_type", f"expected {JSON}")
+    _check_accepts(call, JSON, _SSE)
+    return await _answer(call)
+
+
+async def _get(call: Call[Empty, None]) -> ASGIApp:
+    if "mcp-session-id" not in call.request.headers:
+        detail = "expected the id of a session of 2025-11-25 or before"
+        raise Problem("method_not_allowed", detail, headers={"allow": "POST"})
+    _check_accepts(call, _SSE)
+    return await _answer(call)
+
+
+async def _answer(call: Call[Empty, None]) -> ASGIApp:
     call.check_not_draining()
-    _check_media_types(call)
     services, principal = call.services, call.principal
     if services.mcp is None:
         raise Problem("not_found", "this server does not offer its agents over MCP")
@@ -113,19 +126,17 @@ async def _post(call: Call[Empty, None]) -> ASGIApp:
     return services.quotas.counted(principal, checked(call, answered, stopping))
 
 
-def _check_media_types(call: Call[Any, Any]) -> None:
-    """Refuse a body that is no JSON, and a client that does not take what may come.
+def _check_accepts(call: Call[Any, Any], *media_types: str) -> None:
+    """Refuse a client that does not take what may come.
 
     Raises:
-        Problem: `unsupported_media_type`, `not_acceptable`.
+        Problem: `not_acceptable`.
     """
-    headers = call.request.headers
-    if headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
-        raise Problem("unsupported_media_type", f"expected {JSON}")
-    accepted = {each.partition(";")[0].strip() for each in headers.get("accept", "").split(",")}
-    for media_type in (JSON, _SSE):
+    header = call.request.headers.get("accept", "")
+    accepted = {each.partition(";")[0].strip() for each in header.split(",")}
+    for media_type in media_types:
         if not accepted & {media_type, "*/*", f"{media_type.partition('/')[0]}/*"}:
-            raise Problem("not_acceptable", f"expected {JSON} and {_SSE} in Accept")
+            raise Problem("not_acceptable", f"expected {' and '.join(media_types)} in Accept")
 
 
 def _members(call: Call[Any, Any], body: bytes, stopping: asyncio.Event) -> dict[str, Any]:
@@ -186,5 +197,22 @@ ROUTES: list[AnyRoute] = [
         },
         problems=["not_acceptable", "stream_cap", "draining", "unsupported", "not_found"],
         events={"message": "a message of the protocol: progress, and at last the result"},
+    ),
+    Route(
+        method="GET",
+        path="/mcp",
+        handler=_get,
+        summary="Hear of changes in a session of MCP 2025-11-25 or before",
+        tag="mcp",
+        right="run",
+        answers={200: None, 400: ProtocolMessage, 404: ProtocolMessage},
+        problems=[
+            *("method_not_allowed", "not_acceptable", "stream_cap"),
+            *("draining", "unsupported", "not_found"),
+        ],
+        headers={
+            "Mcp-Session-Id": Header("of the session; without one there is no stream", "[!-~]+")
+        },
+        events={"message": "a notification of the protocol"},
     ),
 ]

@@ -16,6 +16,7 @@ from lib.engine import Engine
 from lib.mcp import Caller, MCPToolServer
 from lib.mcp.offered import StartRun
 from lib.mcp.server import CALLER_KEY
+from lib_server.limits import Limits
 from lib_server.mcp.legacy import LegacyEndpoint
 
 __all__ = ["BODY_KEY", "CALLER_KEY", "Caller", "MakeServer", "StartRun", "opened"]
@@ -26,16 +27,16 @@ MakeServer = Callable[[Engine], MCPToolServer]
 
 @asynccontextmanager
 async def opened(
-    engine: Engine, make: MakeServer | None, *, max_body_bytes: int
+    engine: Engine, make: MakeServer | None, *, limits: Limits
 ) -> AsyncGenerator[ASGIApp]:
-    """Serve until the end of the block; requests of every version of the protocol are answered.
+    """Serve until the end of the block: `POST` of every version of the protocol, and `GET`.
 
-    Their scopes have the caller (`CALLER_KEY`) and the body (`BODY_KEY`), which is received, too.
+    Scopes have the caller (`CALLER_KEY`) and the body (`BODY_KEY`), which is received, too.
 
     Args:
         engine: of the HTTP server.
         make: makes the server of tools; None for one of the agents of the engine.
-        max_body_bytes: of a request.
+        limits: of the HTTP server.
 
     Raises:
         ValueError: the server of tools has another engine.
@@ -44,7 +45,7 @@ async def opened(
     if server.engine not in (None, engine):
         raise ValueError("the agents have another engine: use MCPToolServer(…, engine=engine)")
     manager = StreamableHTTPSessionManager(
-        server.protocol, stateless=True, max_request_body_size=max_body_bytes
+        server.protocol, stateless=True, max_request_body_size=limits.body_bytes
     )
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
@@ -53,10 +54,12 @@ async def opened(
         scope = {**scope, "headers": stripped}
         version = Headers(scope=scope).get(MCP_PROTOCOL_VERSION_HEADER)
         is_legacy = version is None or version in HANDSHAKE_PROTOCOL_VERSIONS
-        if not (is_legacy and await legacy.answer(scope, receive, send, scope[BODY_KEY])):
+        if scope["method"] == "GET":
+            await legacy.listen(scope, receive, send)
+        elif not (is_legacy and await legacy.answer(scope, receive, send, scope[BODY_KEY])):
             await manager.handle_request(scope, receive, send)
 
     protocol = server.protocol
     async with server, protocol.lifespan(protocol) as state, manager.run():
-        legacy = LegacyEndpoint(server, state)
+        legacy = LegacyEndpoint(server, state, limits)
         yield answer
