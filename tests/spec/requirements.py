@@ -1076,6 +1076,8 @@ REQUIREMENTS = (
         tests=(
             "tests/unit/context/test_long_sessions.py::test_another_engine_on_the_same_store_goes_on_with_the_summary",
             "tests/unit/context/test_long_sessions.py::test_after_a_crash_at_any_point_the_same_bytes_are_sent",
+            "tests/unit/context/test_long_sessions.py::test_another_run_of_the_same_text_takes_the_summary_that_is_there",
+            "tests/unit/context/test_long_sessions.py::test_runs_that_are_given_a_growing_conversation_take_the_summaries_of_each_other",
             "tests/unit/context/test_long_sessions.py::test_what_was_erased_is_in_no_later_request",
         ),
     ),

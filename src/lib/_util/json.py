@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from typing import Any, Final
 
@@ -99,3 +99,13 @@ def digest(*parts: str) -> str:
         state.update(b"%d:" % len(raw))
         state.update(raw)
     return state.hexdigest()
+
+
+def digests(parts: Iterable[str]) -> Iterator[str]:
+    """Yield the digest of the first part, of the first two, and so on."""
+    state = hashlib.sha256()
+    for part in parts:
+        raw = part.encode()
+        state.update(b"%d:" % len(raw))
+        state.update(raw)
+        yield state.hexdigest()

@@ -342,6 +342,7 @@ def _summary_request(state: LoopState, due: Due) -> SummaryRequest:
         summarises=due.covers,
         count=due.place,
         max_chars=rules.summary_chars,
+        beginnings=due.beginnings,
     )
 
 

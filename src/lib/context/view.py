@@ -11,11 +11,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
-from lib._util.json import canonical, digest
+from lib._util.json import canonical, digest, digests
 from lib.content.hygiene import fenced
 from lib.context.policies import Rules, rules_of
 from lib.engine.core.conversation import History
@@ -24,6 +25,7 @@ from lib.llm.replies import ASK_AGAIN, estimate_tokens
 
 _CHARS_PER_TOKEN: Final = 4
 _MEASURED: Final = 500  # tokens by which two calls differ, so that their counts say something
+_BEGINNINGS: Final = 32  # for which a summary of another run is looked for
 _LEFT_OUT: Final = "The beginning of this conversation is left out. What was said in it:\n"
 
 
@@ -109,11 +111,13 @@ class Due(NamedTuple):
         view: the view as it is.
         place: the messages before it are to be summed up.
         covers: their digest.
+        beginnings: fewer messages whose summary would do, the most first: their number and digest.
     """
 
     view: View
     place: int
     covers: str
+    beginnings: Sequence[tuple[int, str]] = ()
 
 
 def begin_view(
@@ -179,10 +183,29 @@ def _shortened(view: View, messages: History) -> View | Due:
     if not _is_worth_it(view, shortened, room):
         return view
     if sums and _may_try(view):
-        return Due(view, place, covered_digest(view, messages, place))
+        enough = _lowest(clipped, rules.limit or 0, reserved=room)
+        return _due(view, messages, place, enough)
     if sums and view.tokens <= rules.most_tokens:
         return view
     return shortened._replace(failed=None)
+
+
+def _due(view: View, messages: History, place: int, enough: int) -> Due:
+    """Return the summary of what stands before a place, or of less from a turn of the user on.
+
+    Args:
+        view: the view as it is.
+        messages: the conversation.
+        place: see `Due`.
+        enough: the first place at which what is kept fits into a request.
+    """
+    covered = dict(zip(range(view.cut.covered, place + 1), _covered(view, messages), strict=False))
+    begins = (
+        (each, covered[each])
+        for each in range(place - 1, max(enough, view.cut.place + 1) - 1, -1)
+        if messages[view.first + each].role == "user"
+    )
+    return Due(view, place, covered[place], tuple(islice(begins, _BEGINNINGS)))
 
 
 def _may_try(view: View) -> bool:
@@ -249,8 +272,13 @@ def left_view(view: View, messages: History, before: int) -> View:
 
 def covered_digest(view: View, messages: History, place: int) -> str:
     """Return the digest of the messages before a place, from that of those summed up already."""
-    new = messages[view.first + view.cut.covered : view.first + place]
-    return digest(view.cut.covers, *(canonical(message_to_json(each)) for each in new))
+    return next(islice(_covered(view, messages), place - view.cut.covered, None))
+
+
+def _covered(view: View, messages: History) -> Iterator[str]:
+    """Yield the digest of the messages before each place, from that on which are not summed up."""
+    new = messages[view.first + view.cut.covered :]
+    return digests(chain([view.cut.covers], (canonical(message_to_json(each)) for each in new)))
 
 
 # -- cuts --------------------------------------------------------------------------------------

@@ -53,7 +53,8 @@ that readers could not read, see `lib.events.payloads`.
                         spend {}
     context.requested   key, upto, digest, covers, messages, model?, provider?, server?, agent?,
                         epoch? (a summary of the first so many messages, of this digest, is due)
-    context.summary     covers, text, key?, messages?, usage?, model?, provider?, attempts?
+    context.summary     covers, text, key?, messages?, usage?, model?, provider?, attempts?,
+                        reused? (true: another run has made it)
     context.failed      key, reason, error {type, message}, usage?, model?, provider?, attempts?
     memory.requested    key, operation, store?, record_id?, query?, filter?, records?, epoch?,
                         unstarted? (true), …

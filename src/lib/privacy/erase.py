@@ -21,7 +21,8 @@ from lib.errors import RunNotFound, RunOpen, TenantViolation
 from lib.events import BlobStore, EventStore, RunInfo, RunQuery
 from lib.events.blobs import blob_refs
 from lib.events.store import run_mark
-from lib.events.tenant import tenant_mark
+from lib.events.summaries import unshare_summaries
+from lib.events.tenant import TenantEventStore, tenant_mark
 from lib.privacy.blobs import release_blobs, released
 
 _RUNS_AT_ONCE: Final = 256
@@ -296,7 +297,9 @@ async def _erase_one(
     if blobs is not None:
         for digest in sorted(digests):
             gone += await released(store, blobs, digest, beside=(info.run_id,))
+    await unshare_summaries(store, info.run_id)
     if info.tenant is not None:
+        await unshare_summaries(TenantEventStore(store, info.tenant), info.run_id)
         await _erase_marks(store, tenant_mark(info.tenant, run_mark(info.run_id)))
     there = await store.erase(info.run_id)
     if blobs is not None:

@@ -54,7 +54,7 @@ PLAIN: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
             k.TURN_STARTED: "algorithm upto budget epoch",
             k.TURN_COMPLETED: "outcome spend",
             k.CONTEXT_REQUESTED: "upto digest covers messages agent epoch",
-            k.CONTEXT_SUMMARY: "covers messages attempts",
+            k.CONTEXT_SUMMARY: "covers messages attempts reused",
             k.CONTEXT_FAILED: "reason attempts",
             k.MEMORY_REQUESTED: "operation store record_id unstarted epoch",
             k.MEMORY_COMPLETED: "count attempts",

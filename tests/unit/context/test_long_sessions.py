@@ -13,7 +13,7 @@ from lib._util.json import canonical
 from lib.algorithms import Debate, React, Reflexion, Swarm
 from lib.context import ClipToolOutputs, KeepLast, Summarize
 from lib.engine.api.check import request_check
-from lib.errors import LLMError
+from lib.errors import LLMError, StoreError
 from lib.events import Event, EventStore, MemoryEventStore, NewEvent
 from lib.events import kinds as k
 from lib.events.verify import verify_store
@@ -422,6 +422,120 @@ async def test_a_run_that_begins_with_a_long_conversation_is_cut_and_guarded() -
     assert len(model.summaries) == len(model.sent) == 1
     assert estimate_tokens(model.sent[0]) <= 600
     assert bad.outcome == "BLOCKED"
+
+
+# -- other runs of the same text ---------------------------------------------------------------
+
+
+async def summaries_of(store: EventStore) -> list[Event]:
+    runs = [info.run_id for info in await store.runs()]
+    return await events_of(store, runs, k.CONTEXT_SUMMARY)
+
+
+async def test_another_run_of_the_same_text_takes_the_summary_that_is_there(tmp_path: Path) -> None:
+    """After a restart, by another worker; the model is called for it once."""
+    path, first, second = str(tmp_path / "runs.db"), Model(), Model(summary="Something else.")
+    one = await agent_of(first).run(long_input("hello"), store=path, tenant="acme", user="ann")
+
+    agent = agent_of(second)
+    other = await agent.run(long_input("hello"), store=path, tenant="acme", user="ann")
+
+    assert (len(first.summaries), len(second.summaries)) == (1, 0)
+    assert second.sent == first.sent
+    async with agent.engine(path) as engine:
+        made, taken = await summaries_of(engine.store)
+        same = ("covers", "messages", "text")
+        assert [made.data[name] for name in same] == [taken.data[name] for name in same]
+        assert (taken.data["reused"], "usage" in taken.data) == (True, False)
+        assert {made.run_id, taken.run_id} == {one.run_id, other.run_id}
+        assert await faults(engine.store, agent) == []
+
+
+async def test_runs_that_are_given_a_growing_conversation_take_the_summaries_of_each_other() -> (
+    None
+):
+    """As a stateless front end sends it: all that was said, and one message more."""
+    model, store, limit = Model(), Shared(), 600
+    agent = agent_of(model, Summarize(limit))
+    talked: list[Message] = []
+
+    for number in range(40):
+        talked.append(Message.user(f"question {number} " + "q" * 100))
+        result = await agent.run(talked, store=store)
+        talked.append(Message.assistant(result.output))
+
+    taken = [event for event in await summaries_of(store) if "reused" in event.data]
+    assert len(model.sent) == 40
+    assert len(model.summaries) <= 12 < len(taken)
+    assert max(map(estimate_tokens, model.sent)) <= limit
+    assert model.cached >= 0.7 * model.possible
+    assert await faults(store, agent) == []
+
+
+@pytest.mark.parametrize(
+    ("start", "options"),
+    [
+        ({"tenant": "globex", "user": "ann"}, {}),
+        ({"tenant": "acme", "user": "bob"}, {}),
+        ({"user": "ann"}, {}),
+        ({"tenant": "acme", "user": "ann"}, {"at": 640}),
+        ({"tenant": "acme", "user": "ann"}, {"model": "small"}),
+    ],
+    ids=["tenant", "user", "no-tenant", "another-size", "another-model"],
+)
+async def test_what_is_not_the_same_has_a_summary_of_its_own(
+    start: dict[str, Any], options: dict[str, Any]
+) -> None:
+    store, model = Shared(), Model()
+    await agent_of(Model()).run(long_input("hello"), store=store, tenant="acme", user="ann")
+    client = FunctionClient(model, keep_calls=0, model=options.get("model", "function"))
+
+    agent = agent_of(client, Summarize(options.get("at", 600)))
+    await agent.run(long_input("hello"), store=store, **start)
+
+    assert len(model.summaries) == 1
+
+
+async def test_a_summary_of_an_erased_run_is_used_by_no_other_and_nothing_points_to_it() -> None:
+    store, model = Shared(), Model()
+    agent = agent_of(model)
+    one = await agent.run(long_input("hello"), store=store, tenant="acme")
+    assert [name for name in await store.marks("") if one.run_id in name]
+    await erase_run(store, one.run_id)
+
+    assert await store.marks("") == {}
+    await agent.run(long_input("hello"), store=store, tenant="acme")
+    assert len(model.summaries) == 2
+
+
+async def test_guards_look_at_what_another_run_has_summed_up() -> None:
+    store, model, guard = Shared(), Model(), Watching("hello")
+    await agent_of(model).run(long_input("hello"), store=store)
+
+    result = await agent_of(model, guards=[guard]).run(long_input("hello"), store=store)
+    strict = agent_of(model, guards=[Watching("They talked.")])
+    other = await strict.run(long_input("hello"), store=store)
+
+    assert result.outcome == "BLOCKED"
+    assert other.outcome == "COMPLETED"
+    assert not any("They talked." in message.text for message in model.sent[-1])
+
+
+async def test_a_summary_is_made_where_the_marks_of_the_store_fail() -> None:
+    class Unmarked(Shared):
+        async def mark(self, name: str) -> str | None:
+            raise StoreError("no marks today")
+
+        async def set_mark(self, name: str, value: str) -> None:
+            raise StoreError("no marks today")
+
+    store, model = Unmarked(), Model()
+
+    for _ in range(2):
+        result = await agent_of(model).run(long_input("hello"), store=store)
+        assert result.outcome == "COMPLETED"
+
+    assert len(model.summaries) == 2
 
 
 async def test_no_stream_shows_a_summary() -> None:

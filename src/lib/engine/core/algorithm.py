@@ -79,11 +79,13 @@ class SummaryRequest(LLMRequest):
         summarises: a digest of these messages.
         count: how many they are, instructions left out.
         max_chars: a longer summary is a failure.
+        beginnings: fewer of them whose summary would do, the most first: their number and digest.
     """
 
     summarises: str
     count: int
     max_chars: int
+    beginnings: Sequence[tuple[int, str]] = ()
 
 
 def _history(messages: object) -> History:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol
 
@@ -15,8 +15,8 @@ from lib.engine.core.algorithm import Request
 from lib.engine.core.budget import UNLIMITED, Budget
 from lib.engine.core.result import Result
 from lib.engine.core.settle import PendingEvent
-from lib.events import BlobStore, Event
-from lib.llm import Delta, ToolSpec
+from lib.events import BlobStore, Event, EventStore
+from lib.llm import Delta, Reply, ToolSpec
 from lib.privacy.redactor import NOTHING_REDACTED, Redaction
 from lib.tools import Deps
 from lib.tools.definition import NO_DEPS
@@ -170,6 +170,9 @@ class Call(Generic[R]):
         trace: the span of this request in the application's trace, with the headers to send on as
             `traceparent` and `state`; None if the run was started within no trace.
         deps: the application's own objects, for its tools.
+        store: where the runs are kept, None by hand.
+        known_reply: returns the reply to a model request where it is known, so that guards look at
+            it and no model is called; None, or a reply of None, for a call.
     """
 
     event: Event
@@ -188,6 +191,8 @@ class Call(Generic[R]):
     budget: Budget = UNLIMITED
     trace: TraceContext | None = None
     deps: Deps = NO_DEPS
+    store: EventStore | None = None
+    known_reply: Callable[[], Awaitable[Reply | None]] | None = None
 
     @property
     def decided(self) -> R:

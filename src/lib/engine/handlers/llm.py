@@ -135,10 +135,9 @@ class LLMHandler:
             decided = model_call.decided
             if why := await guarding.input(decided.messages, checked=decided.checked):
                 return [*guarding.verdicts, _blocked(call.event, why)]
-            async with deadline(self._deadline_s, clock=call.clock):
-                reply = await self._complete_or_fall_back(model_call)
-            reply = self._with_cost(reply, model_call)
-            self._warn_of_no_cost(reply, model_call)
+            reply = None if call.known_reply is None else await call.known_reply()
+            if reply is None:
+                reply = await self._called(model_call)
             if why := await guarding.output(reply):
                 return [*guarding.verdicts, _blocked(call.event, why, model_call, reply)]
             (message,) = await store([reply.message], call.blobs)
@@ -149,6 +148,18 @@ class LLMHandler:
             return [*guarding.verdicts, _failed(model_call, error)]
         self._show(reply, model_call)
         return [*guarding.verdicts, _completed(model_call, replace(reply, parts=message.parts))]
+
+    async def _called(self, model_call: _ModelCall) -> Reply:
+        """Return the reply, with its cost.
+
+        Raises:
+            LLMError: no client has one.
+        """
+        async with deadline(self._deadline_s, clock=model_call.call.clock):
+            reply = await self._complete_or_fall_back(model_call)
+        reply = self._with_cost(reply, model_call)
+        self._warn_of_no_cost(reply, model_call)
+        return reply
 
     async def _complete_or_fall_back(self, model_call: _ModelCall) -> Reply:
         """Return the reply of the first client that has one.

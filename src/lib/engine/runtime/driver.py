@@ -497,6 +497,7 @@ class Driver:
             budget=self._run_log.state.budget,
             trace=None if trace is None else trace.below(_span_of(event)),
             deps=self._services.deps,
+            store=self._services.store,
         )
 
     async def _wind_down(self) -> bool:
