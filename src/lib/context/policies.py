@@ -87,9 +87,9 @@ class Summarize:
     """Has a model sum up the oldest messages, which are then left out.
 
     The summary is an event of the log (`lib.context.summary`), with a hash of what it covers: it is
-    made once, and later turns, other workers and other runs of the same text go on with it. The next
-    one covers it, too. Where a summary fails, or is of no use, the oldest messages are left out as by `KeepLast`; the next one
-    covers them.
+    made once, and later turns, other workers and other runs of the same text go on with it. The
+    next one covers it, too. Where a summary fails, or is of no use, the oldest messages are left
+    out as by `KeepLast`; the next one covers them.
 
     Attributes:
         at_tokens: where one request would have more, a summary is made first. Choose less than
