@@ -29,8 +29,15 @@ from lib.engine import (
     Session,
     ToolHandler,
 )
+from lib.engine.api.starting import require_budget
 from lib.engine.api.stream import StreamItem
-from lib.engine.arguments import Input, as_list, require_attribute, type_label
+from lib.engine.arguments import (
+    Input,
+    as_list,
+    as_settings,
+    require_attribute,
+    type_label,
+)
 from lib.engine.handlers.agent_tool import AgentParts, AgentSpec, Start
 from lib.engine.handlers.memory import MemoryHandler
 from lib.engine.handlers.registry import HandlerRegistry
@@ -39,6 +46,7 @@ from lib.guards import Guard
 from lib.llm import LLMClient, PriceBook, Reply, Text, open_client, parse_output
 from lib.llm.models import check_model
 from lib.resilience import RetryPolicy
+from lib.resilience.deadlines import require_seconds
 from lib.tools import OpenToolset, Tool, Toolset, tool
 
 if TYPE_CHECKING:  # it imports numpy
@@ -171,12 +179,16 @@ class Agent(Generic[T_co]):
 
         Raises:
             TypeError: an argument is of another type.
-            ValueError: a model's name is unknown, two tools have one name, or there is no model.
+            ValueError: a model's name is unknown, two tools have one name, there is no model, or a
+                limit is not above 0.
         """
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] - not all callers are typed
             raise TypeError(f"expected text as an agent's name, got {type_label(name)}")
         if not name.strip():
             raise ValueError("expected a name of an agent, got an empty one")
+        require_budget(budget)
+        require_seconds(deadline_s=deadline_s, hedge_after_s=hedge_after_s)
+        _check_services(retries, prices, algorithm)
         callables = [_as_tool(each) for each in as_list(tools, "tools", "[refund]")]
         fields: dict[str, Any] = {
             "name": name,
@@ -189,7 +201,7 @@ class Agent(Generic[T_co]):
             "guards": tuple(as_list(guards, "guards", "[InjectionGuard()]")),
             "budget": budget,
             "max_steps": max_steps,
-            "settings": dict(settings or {}),
+            "settings": as_settings(settings),
             "provider_state": provider_state,
             "retries": retries,
             "deadline_s": deadline_s,
@@ -203,8 +215,7 @@ class Agent(Generic[T_co]):
             object.__setattr__(self, field, value)
         # An impossible set of tools, or a team, is refused here and not where a run starts.
         HandlerRegistry(self._tool_handlers())
-        if self._team is not None:
-            self._make_algorithm()
+        self._make_algorithm()
 
     # -- runs ------------------------------------------------------------------------------
 
@@ -497,6 +508,19 @@ def _as_models(value: Model | Sequence[Model]) -> tuple[Model, ...]:
         else:
             require_attribute(each, "complete", "a model", "name one, or give a client of one")
     return tuple(models)
+
+
+def _check_services(retries: object, prices: object, algorithm: object) -> None:
+    if retries is not None and not isinstance(retries, RetryPolicy):
+        message = f"expected a RetryPolicy, got {type_label(retries)}"
+        raise TypeError(f"{message}: use RetryPolicy(attempts=…)")
+    if prices is not None:
+        require_attribute(prices, "price", "a PriceBook", "use GenAIPrices()")
+    if not callable(algorithm):
+        message = (
+            f"expected a class or a function that makes an algorithm, got {type_label(algorithm)}"
+        )
+        raise TypeError(f"{message}: use React")
 
 
 def _checked_memory(value: Any) -> Memory | None:

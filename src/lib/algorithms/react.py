@@ -25,6 +25,7 @@ from lib.context.view import (
     with_summary,
     without_summary,
 )
+from lib.engine.arguments import as_settings
 from lib.engine.core.algorithm import (
     Finish,
     LLMRequest,
@@ -125,6 +126,14 @@ def _names(tools: Any) -> list[str]:
     return names
 
 
+def _checked_steps(max_steps: object) -> int:
+    if isinstance(max_steps, bool) or not isinstance(max_steps, int):
+        raise TypeError(f"expected a whole number as max_steps, got {max_steps!r}")
+    if max_steps < 1:
+        raise ValueError(f"expected max_steps of 1 or more, got {max_steps}")
+    return max_steps
+
+
 class React:
     """An agent that reasons and acts in turns until it answers."""
 
@@ -164,16 +173,17 @@ class React:
                 all of it.
 
         Raises:
-            TypeError: `tools` is not a list of names, or `context` none of policies.
-            ValueError: `context` has two policies of one type.
+            TypeError: `tools` is not a list of names, `context` none of policies, `settings` no
+                mapping of JSON values, or `max_steps` no whole number.
+            ValueError: `context` has two policies of one type, or `max_steps` is below 1.
         """
         self.name = name
         self._system = system
         self._model = model
         self._tools = None if tools is None else _names(tools)
-        self._settings = dict(settings or {})
+        self._settings = as_settings(settings)
         self._output = None if output is None else _schema(output)
-        self._max_steps = max_steps
+        self._max_steps = _checked_steps(max_steps)
         self._provider_state = provider_state
         self._allow_empty = allow_empty
         self._context = [policy.to_json() for policy in as_policies(context)]

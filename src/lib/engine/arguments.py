@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import isnan
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
+from lib._util.json import canonical
 from lib.llm import Message
 
 T = TypeVar("T")
@@ -28,6 +29,26 @@ def as_list(value: Iterable[T], what: str, example: str) -> list[T]:
     if isinstance(value, type | str | bytes) or not hasattr(value, "__iter__"):
         raise TypeError(f"expected {what} as a list, such as {example}, got {type_label(value)}")
     return list(value)
+
+
+def as_settings(value: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the settings of model calls, which the log has to take; None is for none.
+
+    Raises:
+        TypeError: they are no mapping, or a value is not JSON.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - not all callers are typed
+        example = "{'temperature': 0}"
+        message = f"expected settings as a mapping, such as {example}, got {type_label(value)}"
+        raise TypeError(message)
+    settings = dict(value)
+    try:
+        canonical(settings)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"expected settings of JSON values: {error}") from error
+    return settings
 
 
 def require_attribute(value: object, name: str, expected: str, way_out: str) -> None:

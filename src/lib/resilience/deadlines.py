@@ -13,6 +13,22 @@ from lib.errors import DeadlineExceeded
 _DEADLINE: ContextVar[tuple[Clock, float] | None] = ContextVar("deadline", default=None)
 
 
+def require_seconds(**times: object) -> None:
+    """Refuse a time that is no number above 0; None is for no limit.
+
+    Raises:
+        TypeError: one is no number.
+        ValueError: one is not above 0.
+    """
+    for name, seconds in times.items():
+        if seconds is None:
+            continue
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+            raise TypeError(f"expected seconds or None as {name}, got {seconds!r}")
+        if not seconds > 0:
+            raise ValueError(f"expected {name} above 0, got {seconds!r}")
+
+
 @asynccontextmanager
 async def deadline(
     deadline_s: float | None, *, clock: Clock = SYSTEM_CLOCK
@@ -32,8 +48,7 @@ async def deadline(
     if deadline_s is None:
         yield
         return
-    if not deadline_s > 0:
-        raise ValueError(f"expected deadline_s above 0, got {deadline_s!r}")
+    require_seconds(deadline_s=deadline_s)
     left_s = time_left_s()
     token = _DEADLINE.set(
         (clock, clock.monotonic() + min(deadline_s, deadline_s if left_s is None else left_s))

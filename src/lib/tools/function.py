@@ -94,8 +94,9 @@ def tool(
     context and is not shown to the model. Unknown arguments are refused.
 
     Raises:
-        TypeError: a parameter has no annotation, is `*args`, `**kwargs` or positional only, or
-            has a `Field` as its default; or the check has a parameter that the tool has not.
+        TypeError: a parameter has no annotation or one that cannot be resolved, is `*args`,
+            `**kwargs` or positional only, or has a `Field` as its default; or the check has a
+            parameter that the tool has not.
         ValueError: the name is none that a model can call, `effects` is none that there is, or
             there is a check and `effects` is not "once".
     """
@@ -128,7 +129,7 @@ def _make(function: Callable[P, R], options: ToolOptions) -> FunctionTool[P, R]:
 
 def _arguments_model(function: Function) -> tuple[type[BaseModel], str | None]:
     """Return a model of the parameters, and the name of the one that takes the context."""
-    hints = get_type_hints(function, include_extras=True)
+    hints = _hints(function)
     fields: dict[str, Any] = {}
     context_name: str | None = None
     for name, parameter in inspect.signature(function).parameters.items():
@@ -137,7 +138,14 @@ def _arguments_model(function: Function) -> tuple[type[BaseModel], str | None]:
         if isinstance(parameter.default, FieldInfo):
             raise TypeError(f"tool {function.__name__!r}: write {name!r} as Annotated[…, Field(…)]")
         if name not in hints:
-            raise TypeError(f"tool {function.__name__!r}: parameter {name!r} has no annotation")
+            way_out = (
+                "make the tool of the bound method, tool(instance.method)"
+                if name in ("self", "cls")
+                else f"write {name}: str, or the type that it has"
+            )
+            raise TypeError(
+                f"tool {function.__name__!r}: parameter {name!r} has no annotation: {way_out}"
+            )
         if hints[name] is ToolContext:
             context_name = name
             continue
@@ -146,6 +154,16 @@ def _arguments_model(function: Function) -> tuple[type[BaseModel], str | None]:
         fields[f"arg_{name}"] = (hints[name], Field(default, alias=name))
     config = ConfigDict(extra="forbid", arbitrary_types_allowed=False)
     return create_model(function.__name__, __config__=config, **fields), context_name
+
+
+def _hints(function: Function) -> dict[str, Any]:
+    try:
+        return get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise TypeError(
+            f"tool {function.__name__!r}: an annotation cannot be resolved ({error}): "
+            "write types that its module knows"
+        ) from error
 
 
 def _schema(arguments: type[BaseModel]) -> dict[str, Any]:

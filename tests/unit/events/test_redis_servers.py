@@ -70,7 +70,17 @@ async def test_a_user_without_permission_for_info_can_work(
     with caplog.at_level(logging.WARNING):
         await main()
 
-    assert ["does not say how it is run" in text for text in caplog.messages] == [True]
+    assert ["does not tell how it is configured" in text for text in caplog.messages] == [True]
+
+
+async def test_a_server_that_is_down_is_an_error_and_no_log_line_beside_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING), pytest.raises(StoreError, match="cannot be reached"):
+        async with opened("redis://localhost:1"):
+            pass
+
+    assert caplog.messages == []
 
 
 async def test_nothing_of_an_erased_run_is_left_in_the_servers_files_once_they_are_purged(

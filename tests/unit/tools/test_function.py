@@ -137,7 +137,17 @@ def test_a_parameter_that_no_model_could_fill_is_refused_at_definition() -> None
 
     def described(n: int = Field(3, gt=0)) -> None: ...
 
-    with pytest.raises(TypeError, match="'x' has no annotation"):
+    def later(n: "Missing") -> None: ...  # noqa: F821 - that is the point  # pyright: ignore[reportUndefinedVariable, reportUnknownParameterType] - as before
+
+    class Bank:
+        def pay(self, n: int) -> None: ...
+
+    with pytest.raises(TypeError, match=r"'self' has no annotation.*: make the tool of the bound"):
+        tool(Bank.pay)
+    assert tool(Bank().pay).name == "pay"
+    with pytest.raises(TypeError, match=r"cannot be resolved \(name 'Missing' is not defined\)"):
+        tool(later)  # pyright: ignore[reportUnknownArgumentType] - as above
+    with pytest.raises(TypeError, match="'x' has no annotation: write x: str"):
         tool(lambda x: x)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType] - that is the point
     with pytest.raises(TypeError, match="a model cannot fill"):
         tool(rest)

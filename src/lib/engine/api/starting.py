@@ -21,6 +21,17 @@ _log = logging.getLogger("lib.engine")
 NOTHING: Final[Mapping[str, Any]] = {}
 
 
+def require_budget(*budgets: object) -> None:
+    """Refuse what is neither a `Budget` nor None.
+
+    Raises:
+        TypeError: one is of another type.
+    """
+    for budget in budgets:
+        if budget is not None and not isinstance(budget, Budget):
+            raise TypeError(f"expected a Budget, got {type_label(budget)}: use Budget(tokens=…)")
+
+
 def check_start(
     *, tenant: object, user: object, idempotency_key: object, budgets: Iterable[object]
 ) -> None:
@@ -34,9 +45,7 @@ def check_start(
     require_nonempty_key(idempotency_key)
     if tenant == "":
         raise ValueError("expected a tenant's id, got an empty text: None is for runs of none")
-    for budget in budgets:
-        if budget is not None and not isinstance(budget, Budget):
-            raise TypeError(f"expected a Budget, got {type_label(budget)}: use Budget(tokens=…)")
+    require_budget(*budgets)
 
 
 def joined_trace(traceparent: str | None, tracestate: str | None) -> TraceContext | None:

@@ -36,10 +36,15 @@ class Budget:
     depth: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse ceilings that are negative, or that no log takes."""
+        """Refuse ceilings that are no numbers, negative, or that no log takes."""
         for name in _RESOURCES:
             value = getattr(self, name)
-            if value is not None and not 0 <= value < _BEYOND:
+            if value is None:
+                continue
+            if not _has_type(name, value):
+                what = "a number" if name in _FRACTIONAL else "a whole number"
+                raise TypeError(f"expected {what} or None as budget {name}, got {value!r}")
+            if not 0 <= value < _BEYOND:
                 what = "is negative" if value < 0 else "is no number below 2**63"
                 raise ValueError(f"budget {name}={value!r} {what}: 0 is none, None unlimited")
 
@@ -51,7 +56,8 @@ class Budget:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Budget:
         """Return the budget that `to_json` has written; what is no ceiling is ignored."""
-        return cls(**{name: value[name] for name in _RESOURCES if _is_amount(value.get(name))})
+        found: dict[str, Any] = {name: value.get(name) for name in _RESOURCES}
+        return cls(**{name: found[name] for name in _RESOURCES if _is_ceiling(name, found[name])})
 
 
 class Spend(NamedTuple):
@@ -106,7 +112,17 @@ def _is_amount(value: Any) -> bool:
     return isinstance(value, int | float) and value.__class__ is not bool and 0 <= value < _BEYOND
 
 
+def _has_type(name: str, value: Any) -> bool:
+    return not isinstance(value, bool) and isinstance(value, _TYPES[name])
+
+
+def _is_ceiling(name: str, value: Any) -> bool:
+    return _has_type(name, value) and _is_amount(value)
+
+
 _RESOURCES: Final = tuple(field.name for field in fields(Budget))
+_FRACTIONAL: Final = frozenset({"cost", "seconds"})
+_TYPES: Final = {name: (int, float) if name in _FRACTIONAL else (int,) for name in _RESOURCES}
 UNLIMITED: Final = Budget()
 
 

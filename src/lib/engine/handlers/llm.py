@@ -36,7 +36,7 @@ from lib.llm.client import usage_to_json
 from lib.llm.prices import PriceBook, with_cost
 from lib.llm.replies import deltas_of, is_empty
 from lib.resilience import RetryPolicy, is_retryable, retry
-from lib.resilience.deadlines import deadline
+from lib.resilience.deadlines import deadline, require_seconds
 from lib.resilience.hedge import Claim, hedged
 from lib.resilience.services import elsewhere
 
@@ -89,9 +89,7 @@ class LLMHandler:
                 class.
             ValueError: there is no client, or a time is not above 0.
         """
-        for name, seconds in (("deadline_s", deadline_s), ("hedge_after_s", hedge_after_s)):
-            if seconds is not None and not seconds > 0:
-                raise ValueError(f"expected {name} above 0, got {seconds!r}")
+        require_seconds(deadline_s=deadline_s, hedge_after_s=hedge_after_s)
         self._clients = _as_clients(clients)
         self._guards = as_guards(guards)
         self._holds_back = any_watches(self._guards, "output")

@@ -253,8 +253,10 @@ async def inspect(server: Server, store: str) -> None:
     """
     try:
         facts = await _facts(server)
-    except StoreError as error:  # not permitted, or a failure that the next call will meet, too
-        _log.warning("%s does not say how it is run", store, exc_info=error)
+    except StoreError as error:
+        if error.retryable:  # the next call meets it, too
+            return
+        _log.warning("%s does not tell how it is configured: %s", store, error)
         return
     version = facts.get("redis_version", "0")
     if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST_SERVER:
