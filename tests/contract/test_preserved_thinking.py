@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from fakes.anthropic_server import AnthropicServer
 from fakes.llm_server import ModelServer, Raw
 from fakes.model_wires import WIRES
 from lib.agent import Agent
@@ -244,3 +245,9 @@ def unmarked(body: Any) -> list[Any]:
     """Return the messages of a request without marks of the cache."""
     text = json.dumps(body["messages"])
     return json.loads(re.sub(r', "cache_control": {.*?}|, {"cachePoint": {.*?}}', "", text))
+
+
+def test_the_server_takes_a_text_in_place_of_blocks() -> None:
+    body = {"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": "hi"}]}
+
+    assert AnthropicServer([]).refuse(body) is None

@@ -56,7 +56,7 @@ class PreservedThinking:
         messages, compares = body["messages"], thinking.get("type") != "enabled"
         for number, message in enumerate(messages):
             earlier: list[str] = []
-            for at, block in enumerate(message["content"]):
+            for at, block in enumerate(_blocks(message)):
                 if (seal := self._seal_of(block)) is None:
                     continue
                 invalid = f"messages.{number}.content.{at}: Invalid `signature` in `thinking` block"
@@ -70,7 +70,7 @@ class PreservedThinking:
                         '"drop_block".'
                     )
                 earlier.append(seal)
-        first = messages[-2]["content"][0] if _answers_calls(messages) else None
+        first = _blocks(messages[-2])[0] if _answers_calls(messages) else None
         if first is not None and not compares and self._seal_of(first) is None:
             yield (
                 f"messages.{len(messages) - 2}.content.0.type: Expected `thinking` or "
@@ -98,5 +98,11 @@ class PreservedThinking:
 
 
 def _answers_calls(messages: Sequence[Block]) -> bool:
-    last = messages[-1]["content"]
+    last = _blocks(messages[-1])
     return any(block.get("type") == "tool_result" or "toolResult" in block for block in last)
+
+
+def _blocks(message: Block) -> Sequence[Block]:
+    """Return the blocks of a message, none of one whose content is a text."""
+    content = message["content"]
+    return cast("list[Block]", content) if isinstance(content, list) else ()
