@@ -411,7 +411,7 @@ def test_an_invalid_part_of_an_agent_is_refused_with_the_way_out() -> None:
     cases: list[tuple[type[Exception], str, Any]] = [
         (
             ValueError,
-            "expected provider:model, got 'gpt-5': providers are anthropic, azure, bedrock,",
+            "expected provider:model, got 'gpt-5': did you mean 'openai:gpt-5'. providers",
             lambda: Agent("gpt-5"),
         ),
         (ValueError, "got 'openai:'", lambda: Agent("openai:")),

@@ -134,11 +134,35 @@ def check_model(model: object) -> None:
     provider, _, name = model.partition(":")
     if name.strip() and provider in _PROVIDERS:
         return
+    raise ValueError(
+        f"expected provider:model, got {model!r}: {_hint(model)}providers are "
+        f"{', '.join(_PROVIDERS)}; or pass a client of your own"
+    )
+
+
+_MAKERS: Final = {
+    "claude": "anthropic",
+    "gemini": "gemini",
+    "gpt": "openai",
+    "grok": "xai",
+    "llama": "ollama",
+    "magistral": "mistral",
+    "mistral": "mistral",
+    "o1": "openai",
+    "o3": "openai",
+    "o4": "openai",
+    "deepseek": "deepseek",
+}
+"""The provider of models whose names begin so, for the hint where it was left out."""
+
+
+def _hint(model: str) -> str:
+    """Return what was probably meant, as the beginning of a sentence; empty if that is unknown."""
     from difflib import get_close_matches  # noqa: PLC0415 - only for what is misspelt
 
+    provider, colon, _ = model.partition(":")
+    maker = next((_MAKERS[start] for start in _MAKERS if model.startswith(start)), None)
+    if maker and not colon:
+        return f"did you mean {f'{maker}:{model}'!r}? "
     close = get_close_matches(provider, _PROVIDERS, n=1)
-    hint = f"did you mean {close[0]!r}? " if close and provider not in _PROVIDERS else ""
-    raise ValueError(
-        f"expected provider:model, got {model!r}: {hint}providers are {', '.join(_PROVIDERS)};"
-        " or pass a client of your own"
-    )
+    return f"did you mean {close[0]!r}? " if close and provider not in _PROVIDERS else ""
