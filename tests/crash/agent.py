@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, aclosing, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -25,11 +25,11 @@ from breaker import Breaker
 from lib import Agent
 from lib._util.clock import SYSTEM_CLOCK
 from lib.algorithms import Debate, React, Reflexion, Swarm
-from lib.engine import AgentTool, ChildHandler, Engine, LLMHandler, ToolHandler
-from lib.errors import StoreError
+from lib.engine import AgentTool, ChildHandler, Engine, LLMHandler, ToolAwaited, ToolHandler
+from lib.errors import NotPending, StoreError
 from lib.events import Event, NewEvent
 from lib.events import kinds as k
-from lib.llm import FunctionClient, Message, Reply, ToolCall, ToolResult
+from lib.llm import FunctionClient, Message, Reply, ToolCall, ToolResult, ToolSpec
 from lib.tools import DidNotHappen, Happened, Tool, ToolContext, tool
 
 ALGORITHMS = [React(), React("helper", system="helper")]
@@ -37,6 +37,7 @@ HELPER = AgentTool("helper", "Pays and books.", "helper")
 DIED = 77
 """The exit status of a process that died by its plan."""
 TOOLS = ("pay", "book", "look", "send")
+MARK = ToolSpec("mark", "Marks a row of the page.", {"type": "object", "properties": {}})
 TEAMS = ("reflexion", "debate", "swarm")
 CUTS = ("cut", "lost")
 """What ends the names of the points at which a connection dies."""
@@ -216,6 +217,8 @@ def think(messages: Sequence[Message]) -> Reply:
     text = messages[0].text
     if text == "delegate":
         return delegate(messages)
+    if text == "client":
+        return call_once("pay", "mark")(messages)
     return take_turn(messages) if text.startswith("turn") else act(messages)
 
 
@@ -258,8 +261,13 @@ def results_of(messages: Sequence[Message]) -> list[ToolResult]:
 
 def say(results: Sequence[ToolResult]) -> Reply:
     """Say what each call answered."""
-    lines = [f"{r.call_id}={'unknown' if 'unknown' in r.content else r.content}" for r in results]
+    lines = [f"{each.call_id}={_said(each.content)}" for each in results]
     return Reply(Message.assistant(" ".join(lines)).parts)
+
+
+def _said(content: str) -> str:
+    """Return the output of a call, without the words around what strangers have written."""
+    return "unknown" if "unknown" in content else content.splitlines()[content.count("\n") // 2]
 
 
 async def drive(
@@ -272,7 +280,7 @@ async def drive(
         ledger: where effects are written down.
         plan: when to die.
         attempt: how many hours later it is.
-        order: "go", "delegate", "session", or one of the teams.
+        order: "go", "delegate", "client", "session", or one of the teams.
     """
     own = tools(ledger, plan)
     handlers: list[Any] = [
@@ -287,7 +295,7 @@ async def drive(
     async with engine:
         while True:
             try:
-                result = await (hold_session(engine) if order == "session" else ask(engine, order))
+                result = await HOW.get(order, ask)(engine, order)
             except StoreError:
                 failures += 1
                 if not plan.cuts or failures > 1:
@@ -303,7 +311,20 @@ async def ask(engine: Engine, order: str) -> dict[str, Any]:
     return {"outcome": result.outcome, "output": result.output}
 
 
-async def hold_session(engine: Engine) -> dict[str, Any]:
+async def ask_as_client(engine: Engine, order: str) -> dict[str, Any]:
+    """Answer the calls that are the client's, once the run does nothing but wait for them."""
+    run = await engine.start(order, client_tools=[MARK], idempotency_key="the-order")
+    async with aclosing(run.stream()) as items:
+        async for item in items:
+            if isinstance(item, ToolAwaited):
+                await engine.wait_while_driven(run.id)
+                with suppress(NotPending):  # it was answered before the process died
+                    await run.answer(item.key, "marked", signal_id="marked")
+    result = await run.result()
+    return {"outcome": result.outcome, "output": result.output}
+
+
+async def hold_session(engine: Engine, _order: str) -> dict[str, Any]:
     """Send two turns before anything is driven, read their answers, and close the session."""
     engine.hosting.drives = False
     session = await engine.start_session(idempotency_key="the-session")
@@ -323,3 +344,6 @@ async def hold_session(engine: Engine) -> dict[str, Any]:
         "outcome": outcomes.pop() if len(outcomes) == 1 else sorted(map(str, outcomes)),
         "output": " | ".join(result.output for result in results),
     }
+
+
+HOW = {"client": ask_as_client, "session": hold_session}

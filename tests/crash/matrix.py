@@ -1,8 +1,9 @@
 """Kills the agent at every point, and again while it resumes; prints what came of each case.
 
 Called as `matrix.py STORE [URL]`, with the URL of a running server if the store has one. The
-scenarios: `go` (the agent acts itself), `delegate` (it has another one act), `session` (two turns
-are sent before anything is driven), and `reflexion`, `debate` and `swarm`, each a kind of team.
+scenarios: `go` (the agent acts itself), `delegate` (it has another one act), `client` (its client
+makes a call), `session` (two turns are sent before anything is driven), and `reflexion`, `debate`
+and `swarm`, each a kind of team.
 
 Every point of a scenario is a first crash, on every store. Each point that is passed after a first
 crash can be a second one; of those, a store takes each n-th as its line in `places.py` says,
@@ -42,7 +43,7 @@ MAX_ATTEMPTS = 4
 KIND = STORES[sys.argv[1]]
 URL = sys.argv[2] if len(sys.argv) > 2 else KIND.start()
 SCENARIOS = os.environ.get(
-    "CRASH_SCENARIOS", " ".join(("go", "delegate", "session", *TEAMS))
+    "CRASH_SCENARIOS", " ".join(("go", "delegate", "client", "session", *TEAMS))
 ).split()
 LONG = bool(os.environ.get("LIB_TEST_LONG"))
 # Processes die here, machines do not: a file system in memory is as good, and faster.
@@ -189,7 +190,7 @@ def share(order: str, seen: list[str], number: int, shares: int) -> NoReturn:
 def spread(order: str, seen: list[str], place: int) -> Iterator[str]:
     """Yield the second crashes after the first crash of this place in the order of all."""
     candidates = [point for point in seen if order == "go" or tells_apart(point)]
-    every = 1 if LONG else KIND.every["session" if order in TEAMS else order]
+    every = 1 if LONG else KIND.every.get(order, KIND.every["session"])
     yield from candidates[place % every :: every]
 
 

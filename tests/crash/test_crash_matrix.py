@@ -1,6 +1,6 @@
 """A process may die anywhere, twice: nothing is lost, nothing is paid twice, every log verifies.
 
-On every store, in three scenarios; and on servers a connection may die beside any append, too. See
+On every store, in four scenarios; and on servers a connection may die beside any append, too. See
 `matrix.py` for which cases there are, and `places.py` for what they prove of a store in memory.
 """
 
@@ -51,7 +51,7 @@ def cases(all_cases: Cases, scenario: str) -> Cases:
 
 
 TEAMS = ("reflexion", "debate", "swarm")
-each_scenario = pytest.mark.parametrize("scenario", ["go", "delegate", "session", *TEAMS])
+each_scenario = pytest.mark.parametrize("scenario", ["go", "delegate", "client", "session", *TEAMS])
 ONLY_GO = pytest.mark.parametrize("scenario", ["go"])
 ONLY_DELEGATE = pytest.mark.parametrize("scenario", ["delegate"])
 ONLY_SESSION = pytest.mark.parametrize("scenario", ["session"])
@@ -74,6 +74,7 @@ def test_a_run_passes_every_expected_crash_point(cases: Cases, scenario: str) ->
     appends, effects = {
         "go": (7, ["pay:1", "pay:2", "book:1", "look:1", "send:1"]),
         "delegate": (10, ["pay:1"]),
+        "client": (8, ["pay:1"]),
         "session": (
             18,
             [f"{tool}:{n}" for tool in ("pay", "book", "look", "send") for n in (1, 2)],
@@ -147,6 +148,7 @@ def test_the_answer_equals_that_of_an_undisturbed_run_except_for_unknown_payment
             "go": "pay-1=pay done book-1=book done look-1=look done send-1=send done "
             "pay-2=pay done",
             "delegate": "pay-1=pay done",
+            "client": "pay-1=pay done mark-1=marked",
             "session": "pay-1=pay done book-1=book done look-1=look done send-1=send done | "
             "pay-2=pay done book-2=book done look-2=look done send-2=send done",
             "reflexion": "improved pay-1=pay done",

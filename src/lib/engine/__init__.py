@@ -15,6 +15,7 @@ from lib.engine.api.stream import (
     ReplyReset,
     RunEnded,
     StreamItem,
+    ToolAwaited,
     ToolEnded,
     ToolStarted,
 )
@@ -99,6 +100,7 @@ __all__ = [
     "Spend",
     "Start",
     "StreamItem",
+    "ToolAwaited",
     "ToolEnded",
     "ToolHandler",
     "ToolRequest",

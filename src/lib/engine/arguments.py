@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import isnan
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
-from lib._util.json import canonical
-from lib.llm import Message
+from lib._util.json import canonical, copied
+from lib.content.hygiene import clean
+from lib.llm import Message, ToolSpec
+from lib.tools.definition import foreign_schema_fault
 
 T = TypeVar("T")
 
@@ -144,6 +147,51 @@ def as_messages(value: Input) -> list[Message]:
         if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance] - not all callers are typed
             raise _no_message(f"{type_label(value)} of {type_label(message)}")
     return messages
+
+
+MAX_CLIENT_TOOLS: Final = 64
+_MAX_DESCRIPTION_CHARS: Final = 4_000
+_TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def as_client_tools(tools: Iterable[ToolSpec], taken: Collection[str]) -> list[dict[str, Any]]:
+    """Return the tools of a run's client as JSON.
+
+    Args:
+        tools: whose calls the client makes.
+        taken: names of tools that the agent has.
+
+    Raises:
+        TypeError: one is no `ToolSpec`, or is not in a list.
+        ValueError: there are too many; or one has a name that is taken, twice there or malformed,
+            or is too long, or has a schema that no model could be given.
+    """
+    listed = as_list(tools, "client_tools", "[ToolSpec('mark', '…', {'type': 'object'})]")
+    if len(listed) > MAX_CLIENT_TOOLS:
+        raise ValueError(f"expected at most {MAX_CLIENT_TOOLS} tools of a client")
+    found: dict[str, dict[str, Any]] = {}
+    for spec in listed:
+        if not isinstance(spec, ToolSpec):  # pyright: ignore[reportUnnecessaryIsInstance] - not all callers are typed
+            raise TypeError(f"expected client_tools as a list of ToolSpec, got {type_label(spec)}")
+        fault = _fault(spec, {*taken, *found})
+        if fault is not None:
+            raise ValueError(f"the client's tool {spec.name[:64]!r} cannot be offered: {fault}")
+        found[spec.name] = {
+            "name": spec.name,
+            "description": clean(spec.description),
+            "input_schema": copied(dict(spec.input_schema)),
+        }
+    return list(found.values())
+
+
+def _fault(spec: ToolSpec, taken: Collection[str]) -> str | None:
+    if not _TOOL_NAME.fullmatch(spec.name):
+        return "its name is not 1 to 64 letters, digits, '_' or '-'"
+    if spec.name in taken:
+        return "another tool has this name"
+    if len(spec.description) > _MAX_DESCRIPTION_CHARS:
+        return f"its description is longer than {_MAX_DESCRIPTION_CHARS} characters"
+    return foreign_schema_fault(spec.input_schema)
 
 
 def _no_message(got: str) -> TypeError:

@@ -10,6 +10,8 @@ that readers could not read, see `lib.events.payloads`.
                         parent? {run_id, key}, request? (digest of an idempotent start),
                         upto? (of a session's turn: the conversation before it is that of the
                         turns which its parent's log had completed up to this `seq`),
+                        client_tools? [{name, description, input_schema}] (the client of the run
+                        makes their calls),
                         traceparent?, tracestate? (of the application's span within which the
                         root run was started, as in W3C Trace Context)
     run.resumed         worker, epoch, error? {type} (that of the worker, which then gave it back)
@@ -39,6 +41,9 @@ that readers could not read, see `lib.events.payloads`.
     tool.completed      key, call_id, output, truncated?, retries?, fallbacks?, hedges?, waited_s?
     tool.failed         key, call_id, reason, code, message, retries?, fallbacks?, hedges?,
                         waited_s?
+    tool.awaited        key, call_id, name, args (the client of the run is to make this call)
+    tool.answered       signal_id, key, output, failed? (true): what came of it; its request and its
+                        result, checked and fenced, follow
     approval.requested  key, call_id, name, args, reason?, repeats? (the key of an equal call of the
                         run whose outcome is unknown), version? (as in tool.requested)
     approval.decided    signal_id, key, approved, comment?
@@ -47,7 +52,7 @@ that readers could not read, see `lib.events.payloads`.
     child.requested     key, call_id, run_id, name, algorithm, input [message], budget?, epoch?
     child.completed     key, call_id, run_id, outcome, output?, reason?, error?,
                         spend {}, unstarted? (true)
-    turn.requested      signal_id, input [message]
+    turn.requested      signal_id, input [message], client_tools? (as in run.started)
     turn.started        key (the signal_id), run_id, algorithm, upto, budget?, epoch?
     turn.completed      key (the signal_id), signal_id, run_id, outcome, output?, reason?, error?,
                         spend {}
@@ -112,6 +117,8 @@ TOOL_REQUESTED: Final = "lib.tool.requested"
 TOOL_CHECKED: Final = "lib.tool.checked"
 TOOL_COMPLETED: Final = "lib.tool.completed"
 TOOL_FAILED: Final = "lib.tool.failed"
+TOOL_AWAITED: Final = "lib.tool.awaited"
+TOOL_ANSWERED: Final = "lib.tool.answered"
 APPROVAL_REQUESTED: Final = "lib.approval.requested"
 APPROVAL_DECIDED: Final = "lib.approval.decided"
 CALL_SETTLED: Final = "lib.call.settled"
@@ -154,7 +161,7 @@ NOTES: Final = frozenset({SWARM_HANDOFF, REFLEXION_FEEDBACK, DEBATE_TURN})
 
 SIGNALS: Final = frozenset(
     {CANCEL_REQUESTED, CLOSE_REQUESTED, APPROVAL_DECIDED, TURN_REQUESTED, EVAL_SCORE}
-    | {CALL_SETTLED, LEASE_LOST}
+    | {CALL_SETTLED, LEASE_LOST, TOOL_ANSWERED}
 )
 """Kinds that are appended without the lease of the run: they commute, and repeating one with the
 same `signal_id` changes nothing."""

@@ -286,6 +286,9 @@ def _is_message(value: Any) -> bool:
 
 
 _MESSAGES: Final = _list(_Check("a message", _is_message))
+_TOOL_LIST: Final = _list(
+    _object("a tool {name, description, input_schema}", {"name": _TEXT, "input_schema": _OBJECT})
+)
 _USAGE: Final = _object(
     "usage",
     input_tokens=_NUMBER,
@@ -336,6 +339,7 @@ _SHAPES: Final[Mapping[str, _Shape]] = {
         parent=_or_null(_PARENT),
         request=_TEXT,
         upto=_COUNT,
+        client_tools=_TOOL_LIST,
         traceparent=_TEXT,
         tracestate=_TEXT,
     ),
@@ -375,6 +379,8 @@ _SHAPES: Final[Mapping[str, _Shape]] = {
     k.TOOL_CHECKED: _shape({"key": _TEXT, "answer": _TEXT}, call_id=_TEXT, reason=_TEXT),
     k.TOOL_COMPLETED: _shape({"key": _TEXT}, call_id=_TEXT, output=_TEXT, truncated=_COUNT),
     k.TOOL_FAILED: _shape({"key": _TEXT}, call_id=_TEXT, reason=_TEXT, code=_TEXT, message=_TEXT),
+    k.TOOL_AWAITED: _shape(_CALLED, agent=_TEXT),
+    k.TOOL_ANSWERED: _shape({"key": _TEXT, "output": _TEXT}, signal_id=_TEXT, failed=_TRUTH),
     k.APPROVAL_REQUESTED: _shape(_CALLED, reason=_TEXT, repeats=_TEXT, version=_TEXT),
     k.APPROVAL_DECIDED: _shape({"key": _TEXT, "approved": _TRUTH}, signal_id=_TEXT, comment=_TEXT),
     k.CALL_SETTLED: _shape({"key": _TEXT, "happened": _TRUTH}, signal_id=_TEXT),
@@ -389,7 +395,7 @@ _SHAPES: Final[Mapping[str, _Shape]] = {
         epoch=_COUNT,
     ),
     k.CHILD_COMPLETED: _shape({"key": _TEXT}, call_id=_TEXT, run_id=_TEXT, outcome=_TEXT, **_ENDED),
-    k.TURN_REQUESTED: _shape({"signal_id": _TEXT}, input=_MESSAGES),
+    k.TURN_REQUESTED: _shape({"signal_id": _TEXT}, input=_MESSAGES, client_tools=_TOOL_LIST),
     k.TURN_STARTED: _shape(
         {"key": _TEXT, "run_id": _TEXT},
         algorithm=_TEXT,

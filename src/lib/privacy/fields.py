@@ -45,6 +45,8 @@ PLAIN: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
             k.TOOL_CHECKED: "answer",
             k.TOOL_COMPLETED: "truncated",
             k.TOOL_FAILED: "reason code",
+            k.TOOL_AWAITED: "name agent",
+            k.TOOL_ANSWERED: "failed",
             k.APPROVAL_REQUESTED: "name reason repeats version agent",
             k.APPROVAL_DECIDED: "approved",
             k.CALL_SETTLED: "happened",
@@ -195,6 +197,7 @@ _SHAPES: Final[Mapping[str, Walk]] = MappingProxyType(
         "reply": _but("usage", "stop", "model", "id", "state", parts=_each(_part)),
         "config": _but("model", "tools", "name", "algorithm"),
         "error": _but("type", "status", "stop"),
+        "client_tools": _each(_but("name")),
         "records": _each(_but("id", "key")),
     }
 )

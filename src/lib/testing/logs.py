@@ -65,6 +65,8 @@ def talkative_log(secret: str, *, run_id: str = "run") -> list[Event]:
         (4, k.APPROVAL_DECIDED, {**_decided("a"), "comment": secret}),
         (5, k.TOOL_REQUESTED, _call("a", secret)),
         (6, k.TOOL_COMPLETED, {"key": "tool/a", "call_id": "a", "output": secret}),
+        (6, k.TOOL_AWAITED, _call("c", secret)),
+        (6, k.TOOL_ANSWERED, {"signal_id": "a-c", "key": "tool/c", "output": secret}),
         (7, k.TOOL_REQUESTED, _call("b", secret)),
         (8, k.TOOL_CHECKED, {**_checked("b"), "reason": secret}),
         (8, k.TOOL_FAILED, {**_failed("b"), "code": "failed", "message": secret}),

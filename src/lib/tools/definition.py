@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Final, Literal, TypeVar, cast, get_args
 
+from lib._util.json import canonical
 from lib.errors import ToolError
 from lib.llm import ToolSpec
 from lib.tools.checks import CheckCallable
@@ -224,6 +225,37 @@ class Tool:
     def needs_approval(self, arguments: Mapping[str, Any]) -> bool:
         """Return True if a person must approve this call."""
         return self.approval if isinstance(self.approval, bool) else self.approval(arguments)
+
+
+MAX_SCHEMA_CHARS: Final = 32_000
+MAX_SCHEMA_DEPTH: Final = 32
+
+
+def foreign_schema_fault(schema: Mapping[str, Any]) -> str | None:
+    """Return what keeps a stranger's schema of arguments from being given to a model.
+
+    None if nothing does. It is not read beyond that: its patterns may take for ever.
+    """
+    if schema.get("type") != "object":
+        return "its input schema is not that of an object"
+    if not isinstance(schema.get("properties", {}), dict):
+        return "its input schema has properties that are no object"
+    if _is_deeper(schema, MAX_SCHEMA_DEPTH):
+        return f"its input schema is nested deeper than {MAX_SCHEMA_DEPTH}"
+    if len(canonical(schema)) > MAX_SCHEMA_CHARS:
+        return f"its input schema is longer than {MAX_SCHEMA_CHARS} characters"
+    return None
+
+
+def _is_deeper(value: Any, depth: int) -> bool:
+    match value:
+        case dict():
+            children = list(cast("dict[str, Any]", value).values())
+        case list():
+            children = cast("list[Any]", value)
+        case _:
+            return False
+    return depth == 0 or any(_is_deeper(child, depth - 1) for child in children)
 
 
 _SHOWN_CHARS: Final = 64

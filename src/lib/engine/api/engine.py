@@ -20,6 +20,7 @@ from lib.engine.api.session import Session, session_start
 from lib.engine.api.starting import begin_run, check_start, joined_trace, start_id
 from lib.engine.arguments import (
     Input,
+    as_client_tools,
     as_list,
     as_messages,
     as_run_id,
@@ -57,7 +58,7 @@ from lib.events.payloads import check_signal
 from lib.events.tenant import TenantEventStore
 from lib.events.urls import open_store
 from lib.events.wakeups import Listener
-from lib.llm import Message, message_to_json
+from lib.llm import Message, ToolSpec, message_to_json
 from lib.privacy.redactor import Redactor, off_loop_if_large, redaction
 from lib.tools import Deps
 
@@ -259,6 +260,7 @@ class Engine:
         tenant: str | None = None,
         user: str | None = None,
         budget: Budget | None = None,
+        client_tools: Iterable[ToolSpec] = (),
         traceparent: str | None = None,
         tracestate: str | None = None,
         stream: bool = False,
@@ -274,6 +276,7 @@ class Engine:
         tenant: str | None = None,
         user: str | None = None,
         budget: Budget | None = None,
+        client_tools: Iterable[ToolSpec] = (),
         traceparent: str | None = None,
         tracestate: str | None = None,
         stream: bool = False,
@@ -288,6 +291,7 @@ class Engine:
         tenant: str | None = None,
         user: str | None = None,
         budget: Budget | None = None,
+        client_tools: Iterable[ToolSpec] = (),
         traceparent: str | None = None,
         tracestate: str | None = None,
         stream: bool = False,
@@ -304,6 +308,8 @@ class Engine:
             tenant: owner of the run and of everything derived from it.
             user: the person or service that starts it.
             budget: what it may spend; None for the agent's own, or no limit.
+            client_tools: tools whose calls the caller makes itself: the run waits for
+                `Run.answer`. What is answered is fenced, as it is not to be trusted.
             traceparent: the application's span to run within, as the header of W3C Trace Context
                 has it. None for the tool call, or the active span of OpenTelemetry, that this is
                 called in; "" for none. A malformed one is ignored.
@@ -316,7 +322,8 @@ class Engine:
             BlobMissing: it names a blob to which no run of the tenant refers.
             ContentTooLarge: an attachment is above 256 KiB and there is no blob store.
             RunErased: the run that the key has started has been erased.
-            ValueError: there is no message, or the tenant or the key is empty.
+            ValueError: there is no message, or the tenant or the key is empty; or a tool of the
+                caller is malformed, or has the name of another one.
             TypeError: an argument is of another type; nothing is stored.
         """
         check_start(tenant=tenant, user=user, idempotency_key=idempotency_key, budgets=(budget,))
@@ -333,6 +340,8 @@ class Engine:
             "algorithm": chosen.name,
             "input": [message_to_json(message) for message in messages],
         }
+        if tools := as_client_tools(client_tools, self.tool_names(chosen.name)):
+            data["client_tools"] = tools
         if budget is None and spec is not None:
             budget = spec.budget
         if budget is not None:
@@ -620,6 +629,15 @@ class Engine:
         if spec is None:
             return {}
         return await spec.run_config(Start(tenant=tenant, user=user, deps=self._equipment.deps))
+
+    def tool_names(self, algorithm: str) -> frozenset[str]:
+        """Return the names of the tools and agents that runs of an algorithm may call.
+
+        Those of toolsets are among them as far as they are known.
+        """
+        handlers = self._equipment.handlers.for_algorithm(algorithm)
+        members = [each.by_kind.values() for _, each in handlers.with_members()]
+        return frozenset(spec.name for each in members for one in each for spec in one.offers)
 
     def algorithm(self, name: str) -> Algorithm[Any]:
         """Return the algorithm of this name.

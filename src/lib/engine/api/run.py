@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, Self, cast
 from typing_extensions import TypeVar
 
 from lib.engine.api.stream import StreamItem, stream_of
-from lib.engine.api.waiting import WaitingLog, pending_in, unknown_in, waiting_for
+from lib.engine.api.waiting import WaitingLog, awaited_in, pending_in, unknown_in, waiting_for
 from lib.engine.arguments import check_wait, require_optional_text, require_text
 from lib.engine.core.algorithm import NULL_ALGORITHM
 from lib.engine.core.decide import rehydrate
@@ -354,6 +354,42 @@ class Run(Generic[T]):
         if signal_id is not None:
             data["signal_id"] = signal_id
         await self._engine.signal(self.id, k.APPROVAL_DECIDED, data, user=user)
+
+    async def answer(
+        self,
+        key: str,
+        output: str,
+        *,
+        failed: bool = False,
+        user: str | None = None,
+        signal_id: str | None = None,
+    ) -> None:
+        """Bring the result of a call that the client of the run makes; see `client_tools`.
+
+        Guards see it, and the model reads it fenced and cut, as it is not to be trusted.
+
+        Args:
+            key: names the call in its run.
+            output: what it has returned, or why it has failed.
+            failed: True if it has.
+            user: the person behind the client.
+            signal_id: names the answer in the log; None makes a name.
+
+        Raises:
+            NotPending: no such call is awaited; the first answer counts.
+            RunNotFound: there is no such run.
+            TypeError: the output or an id is no text.
+        """
+        require_text(output=output)
+        require_optional_text(signal_id=signal_id)
+        if key not in {call.key for call in awaited_in(await self._log())}:
+            raise NotPending(self.id, key)
+        data: dict[str, Any] = {"key": key, "output": output}
+        if failed:
+            data["failed"] = True
+        if signal_id is not None:
+            data["signal_id"] = signal_id
+        await self._engine.signal(self.id, k.TOOL_ANSWERED, data, user=user)
 
     async def settle(
         self, key: str, *, happened: bool, result: Any = None, user: str | None = None

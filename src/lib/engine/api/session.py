@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Generic, cast
 
@@ -15,6 +15,7 @@ from lib.engine.api.run import Run, Waiter
 from lib.engine.api.waiting import WaitingLog
 from lib.engine.arguments import (
     Input,
+    as_client_tools,
     as_messages,
     check_wait,
     require_nonempty_key,
@@ -36,7 +37,7 @@ from lib.events import Event
 from lib.events import kinds as k
 from lib.events.payloads import fits
 from lib.events.wakeups import Listener
-from lib.llm import Message, message_to_json
+from lib.llm import Message, ToolSpec, message_to_json
 
 T = TypeVar("T", default=str)
 
@@ -402,6 +403,7 @@ class Session(Generic[T]):
         *,
         idempotency_key: str | None = None,
         user: str | None = None,
+        client_tools: Iterable[ToolSpec] = (),
         stream: bool = True,
     ) -> Turn[T]:
         """Send a message, and return the turn that will answer it.
@@ -414,6 +416,7 @@ class Session(Generic[T]):
             input: text, a message, or several; the user's.
             idempotency_key: makes it repeatable: in a session, the same key gives the same turn.
             user: the person who sends it, None for the user of the session.
+            client_tools: see `Engine.start`; those of this turn alone.
             stream: keep the pieces of the replies from now on, for `Turn.deltas`. False drops those
                 that come before it is called, and lets a client reply without streaming.
 
@@ -423,7 +426,8 @@ class Session(Generic[T]):
             IdempotencyMismatch: the key was sent with another input.
             ContentTooLarge: an attachment is above 256 KiB and there is no blob store.
             RunNotFound: there is no such session.
-            ValueError: there is no message, or one that is not the user's, or the key is empty.
+            ValueError: there is no message, or one that is not the user's, or the key is empty; or
+                a tool of the caller is malformed, or has the name of another one.
             TypeError: an argument is of another type; nothing is stored.
         """
         require_optional_text(user=user, idempotency_key=idempotency_key)
@@ -434,7 +438,12 @@ class Session(Generic[T]):
         key = self._engine.new_id() if idempotency_key is None else idempotency_key
         sent = await self._catch_up()
         messages = await self._engine.messages(messages, tenant=sent.tenant)
-        data = {"signal_id": key, "input": [message_to_json(message) for message in messages]}
+        data: dict[str, Any] = {
+            "signal_id": key,
+            "input": [message_to_json(message) for message in messages],
+        }
+        if client_tools:
+            data["client_tools"] = as_client_tools(client_tools, await self._tool_names())
         request = None  # a key that was just made is unique
         if idempotency_key is not None:
             request = request_digest((await self._engine.event(k.TURN_REQUESTED, data)).data)
@@ -495,6 +504,13 @@ class Session(Generic[T]):
             RunNotFound: there is no such session.
         """
         return await self.run.cancel(reason, user=user)
+
+    async def _tool_names(self) -> frozenset[str]:
+        """Return the names of the tools that the agent of the session has."""
+        first = await self._engine.store.read(self.id, limit=1)
+        config: Mapping[str, Any] = first[0].data.get("config", {}) if first else {}
+        algorithm = config.get("algorithm")
+        return self._engine.tool_names(algorithm) if isinstance(algorithm, str) else frozenset()
 
     def _repeated_turn(self, key: str, seq: int, before: str, request: str) -> Turn[T]:
         if before != request:

@@ -154,6 +154,14 @@ class ApprovalDecided(_Logged):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolAwaited(_Logged):
+    """A call waits for the client of the run to make it: `run.answer(key, output)`."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GuardJudged(_Logged):
     """A guard has judged an input, a reply, a call or a result.
 
@@ -186,6 +194,7 @@ StreamItem: TypeAlias = (
     | ToolEnded
     | ApprovalRequested
     | ApprovalDecided
+    | ToolAwaited
     | GuardJudged
     | RunEnded[T]
 )
@@ -328,6 +337,11 @@ def _waits(logged: Mapping[str, Any], event: Event, _name: str) -> ApprovalReque
     return ApprovalRequested(**logged, name=data["name"], arguments=data["args"])
 
 
+def _awaited(logged: Mapping[str, Any], event: Event, _name: str) -> ToolAwaited:
+    data = event.data
+    return ToolAwaited(**logged, name=data["name"], arguments=data["args"])
+
+
 def _returned(logged: Mapping[str, Any], event: Event, name: str) -> ToolEnded:
     result = call_result(event)
     return ToolEnded(**logged, name=name, output=result.content, failed=result.is_error)
@@ -353,6 +367,7 @@ _ITEMS: Final[Mapping[str, Callable[[Mapping[str, Any], Event, str], Any]]] = {
     k.TOOL_COMPLETED: _returned,
     k.TOOL_FAILED: _returned,
     k.CHILD_COMPLETED: _returned,
+    k.TOOL_AWAITED: _awaited,
     k.APPROVAL_REQUESTED: _waits,
     k.APPROVAL_DECIDED: _decided,
     k.GUARD_VERDICT: _judged,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -85,12 +85,15 @@ async def waiting_for(store: EventStore, info: RunInfo) -> WaitingFor:
     """
     children: tuple[str, ...] | None = None
     approvals: list[WaitingCall] = []
+    client_calls: list[WaitingCall] = []
     level, seen = [info], {info.run_id}
     while level:
         below: list[RunInfo] = []
         for each in level:
-            calls, started = await _read_open(store, each)
-            approvals += calls
+            opened = await _read_open(store, each)
+            approvals += map(WaitingCall.of, opened.approvals.values())
+            client_calls += map(WaitingCall.of, opened.awaited.values())
+            started = [*opened.children.values()]
             found = [await store.run(run_id) for run_id in started if run_id not in seen]
             below += [child for child in found if child is not None and child.status == "open"]
             seen.update(started)
@@ -99,6 +102,7 @@ async def waiting_for(store: EventStore, info: RunInfo) -> WaitingFor:
         level = below
     return WaitingFor(
         approvals=tuple(approvals),
+        client_calls=tuple(client_calls),
         children=children or (),
         owner=info.owner,
         lease_until=info.lease_until,
@@ -106,21 +110,28 @@ async def waiting_for(store: EventStore, info: RunInfo) -> WaitingFor:
     )
 
 
-async def _read_open(store: EventStore, info: RunInfo) -> tuple[list[WaitingCall], list[str]]:
-    """Return the calls of one run that wait for a person, and the runs that it waits for."""
-    approvals: dict[str, Event] = {}
-    children: dict[str, str] = {}
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """The calls of one run that wait for a person or its client, and the runs it waits for."""
+
+    approvals: dict[str, Event] = field(default_factory=dict[str, Event])
+    awaited: dict[str, Event] = field(default_factory=dict[str, Event])
+    children: dict[str, str] = field(default_factory=dict[str, str])
+
+
+async def _read_open(store: EventStore, info: RunInfo) -> _Open:
+    opened = _Open()
     async for events in log_pages(store, info.run_id):
         for event in events:
             if not fits(event.kind, event.data):
                 continue
             if event.kind in k.SPAWNS_RUN:
-                children[event.data["key"]] = event.data["run_id"]
+                opened.children[event.data["key"]] = event.data["run_id"]
             elif event.kind in k.RESULTS:
-                children.pop(event.data["key"], None)
-        collect_pending(approvals, events)
-    calls = [WaitingCall.of(event) for event in approvals.values()]
-    return calls, list(children.values())
+                opened.children.pop(event.data["key"], None)
+        collect_pending(opened.approvals, events)
+        collect_awaited(opened.awaited, events)
+    return opened
 
 
 class WaitingLog:
@@ -154,7 +165,9 @@ class WaitingLog:
         if reason in self._lines:
             return
         self._lines.add(reason)
-        needed = bool(found.approvals) or (found.owner is not None and self._drives)
+        needed = bool(found.approvals or found.client_calls) or (
+            found.owner is not None and self._drives
+        )
         level = logging.WARNING if needed else logging.INFO
         log_run(level, info.run_id, "%s", found)
 
@@ -167,6 +180,24 @@ def pending_in(log: Iterable[Event]) -> list[PendingApproval]:
     waiting: dict[str, Event] = {}
     collect_pending(waiting, log)
     return [PendingApproval.of(event) for event in waiting.values()]
+
+
+def awaited_in(log: Iterable[Event]) -> list[PendingApproval]:
+    """Return the calls of a log that the client of the run is to make, oldest first."""
+    awaited: dict[str, Event] = {}
+    collect_awaited(awaited, log)
+    return [PendingApproval.of(event) for event in awaited.values()]
+
+
+def collect_awaited(awaited: dict[str, Event], events: Iterable[Event]) -> None:
+    """Keep the awaited calls that the next events of a log leave without an answer, by key."""
+    for event in events:
+        if not fits(event.kind, event.data):
+            continue
+        if event.kind == k.TOOL_AWAITED:
+            awaited[event.data["key"]] = event
+        elif event.kind in (k.TOOL_ANSWERED, k.TOOL_REQUESTED):
+            awaited.pop(event.data["key"], None)
 
 
 def collect_pending(waiting: dict[str, Event], events: Iterable[Event]) -> None:
@@ -194,8 +225,9 @@ def condition(info: RunInfo, waits: WaitingFor, now: datetime, *, put_off: bool 
     held = info.owner is not None
     if held and info.lease_until is not None and not is_held(info.lease_until, now):
         return "owner dead"
-    if waits.approvals and (not held or waits.children):
-        return "waiting for a person"
+    asked = "a person" if waits.approvals else "its client" if waits.client_calls else ""
+    if asked and (not held or waits.children):
+        return f"waiting for {asked}"
     if held:
         return "working"
     if info.ready:

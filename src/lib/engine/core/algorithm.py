@@ -130,6 +130,7 @@ class TurnRequest:
         input: its messages, as JSON.
         user: the person who sent it.
         budget: what the run may spend, as JSON; None for what the session has left.
+        client_tools: the tools whose calls the client of the run makes, as JSON.
     """
 
     key: str
@@ -137,6 +138,7 @@ class TurnRequest:
     input: Sequence[Mapping[str, Any]]
     user: str | None = None
     budget: Mapping[str, Any] | None = None
+    client_tools: Sequence[Mapping[str, Any]] = ()
 
 
 RECALL: Final = "search_memory"

@@ -96,6 +96,7 @@ def next_step(algorithm: Algorithm[Any], state: RunState[Any]) -> Step:
     return _begin(algorithm, state, () if isinstance(decision, Wait) else decision)
 
 
+_RESTING: Final = frozenset({"pending", "awaited"})
 _FACTS: Final = (Note, Answer, Refuse)  # a tuple is matched faster than a union
 
 
@@ -183,7 +184,7 @@ def _affordable(state: RunState[Any], requests: Sequence[Request]) -> Step:
     denied = [request for request in requests if state.approvals.get(request.key) == "denied"]
     if denied:
         return Step(settled=_denials(state, denied))
-    due = [request for request in requests if state.approvals.get(request.key) != "pending"]
+    due = [request for request in requests if state.approvals.get(request.key) not in _RESTING]
     if not due:
         return WAIT
     lacking = exhausted(

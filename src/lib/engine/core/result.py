@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final, Generic, Self, TypeVar, cast
@@ -88,6 +88,7 @@ class WaitingFor:
     Attributes:
         approvals: tool calls that wait for a person, those of its child runs included; each says
             in which run it is decided.
+        client_calls: tool calls that the run's client makes; see `Run.answer`.
         children: the ids of the child runs, or the turn, that have not ended.
         owner: the worker that holds the run's lease.
         lease_until: when that lease ends unless the worker renews it; past it, the worker counts
@@ -96,6 +97,7 @@ class WaitingFor:
     """
 
     approvals: tuple[WaitingCall, ...] = ()
+    client_calls: tuple[WaitingCall, ...] = ()
     children: tuple[str, ...] = ()
     owner: str | None = None
     lease_until: datetime | None = None
@@ -107,10 +109,10 @@ class WaitingFor:
 
     def _reasons(self) -> Iterator[str]:
         if self.approvals:
-            shown = ", ".join(_shown(call) for call in self.approvals[:_SHOWN])
-            more = len(self.approvals) - _SHOWN
-            yield f"waits for a person to decide {shown}{f' and {more} more' if more > 0 else ''}"
-        elif self.children:
+            yield f"waits for a person to decide {_list(self.approvals)}"
+        if self.client_calls:
+            yield f"waits for its client to answer {_list(self.client_calls)}"
+        if self.children and not (self.approvals or self.client_calls):
             yield f"waits for {', '.join(map(repr, self.children[:_SHOWN]))} to end"
         if self.owner is not None and self.lease_until is not None:
             until = f"{self.lease_until.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
@@ -118,8 +120,13 @@ class WaitingFor:
                 f"worker {self.owner!r} holds its lease until {until}, and renews it while it "
                 "works: if that worker is dead, the run can be taken over then"
             )
-        elif self.ready and not self.approvals:
+        elif self.ready and not (self.approvals or self.client_calls):
             yield "waits for a worker"
+
+
+def _list(calls: Sequence[WaitingCall]) -> str:
+    shown, more = ", ".join(_shown(call) for call in calls[:_SHOWN]), len(calls) - _SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _shown(call: WaitingCall) -> str:

@@ -27,6 +27,7 @@ class PendingTurn:
     key: str
     input: Sequence[Mapping[str, Any]]
     user: str | None = None
+    client_tools: Sequence[Mapping[str, Any]] = ()
 
 
 class KeySet:
@@ -134,6 +135,7 @@ class SessionLoop:
                     input=turn.input,
                     user=turn.user,
                     budget=state.config.get("turn_budget"),
+                    client_tools=turn.client_tools,
                 )
             ]
         return Finish(outcome="COMPLETED") if state.closing else Wait()
@@ -143,5 +145,6 @@ def _queue_turn(state: SessionState, event: Event) -> SessionState:
     key = event.data["signal_id"]
     if state.closing or key in state.seen:
         return state
-    turn = PendingTurn(key, event.data.get("input", ()), event.user)
+    data = event.data
+    turn = PendingTurn(key, data.get("input", ()), event.user, data.get("client_tools", ()))
     return state._replace(seen=state.seen.add(key), waiting=(*state.waiting, turn))

@@ -19,7 +19,7 @@ from lib.llm import Message, usage_from_json
 
 S = TypeVar("S")
 
-Approval = Literal["pending", "approved", "denied"]
+Approval = Literal["pending", "approved", "denied", "awaited", "answered"]
 
 MAX_RESUMES = 10
 """How often a run may be taken over without a single new result before it counts as poison."""
@@ -83,7 +83,8 @@ class RunState(NamedTuple, Generic[S]):
         at: the time of the last event that was no signal: those come at any time.
         loop: the algorithm's own state.
         open: requests without a result, by key, in the order in which they were made.
-        approvals: decisions of people, made or pending, by the key of the call.
+        approvals: decisions of people, made or pending, by the key of the call; of a call that the
+            client of the run makes, whether its answer is awaited or there.
         comments: what they wrote with it.
         resumes: takeovers and failures since the last result, not counting those of workers that
             have logged since that they are alive, nor takeovers in which it only waited for child
@@ -98,6 +99,8 @@ class RunState(NamedTuple, Generic[S]):
             it answers the next equal call.
         trace: the application's span within which the root run was started, None for none.
         versions: those of the tools' definitions that people were shown, by the key of the call.
+        client_tools: the tools whose calls the client of the run makes, as JSON.
+        answers: what the client has answered, as the payload of its signal, by the key of the call.
     """
 
     run_id: str
@@ -122,6 +125,8 @@ class RunState(NamedTuple, Generic[S]):
     settled: Mapping[str, Mapping[str, Any]] = _NONE
     trace: TraceContext | None = None
     versions: Mapping[str, str] = _NONE
+    client_tools: Sequence[Mapping[str, Any]] = ()
+    answers: Mapping[str, Mapping[str, Any]] = _NONE
 
     @property
     def outcome(self) -> Outcome | None:
@@ -176,6 +181,7 @@ def begin(algorithm: Algorithm[S], started: Event, history: Sequence[Message] = 
         loop=algorithm.initial(started, history) if history else algorithm.initial(started),
         malformed=malformed,
         trace=trace_context_of(started.data),
+        client_tools=started.data.get("client_tools", ()),
     )
 
 
@@ -209,6 +215,8 @@ def evolve(algorithm: Algorithm[S], state: RunState[S], event: Event) -> RunStat
         state.settled,
         state.trace,
         state.versions,
+        state.client_tools,
+        state.answers,
     )
     fold = _FOLDS.get(event.kind)
     return grown if fold is None else fold(grown, event)
@@ -379,6 +387,19 @@ def _approval_decided(state: RunState[S], event: Event) -> RunState[S]:
     )
 
 
+def _tool_awaited(state: RunState[S], event: Event) -> RunState[S]:
+    return state._replace(approvals={**state.approvals, event.data["key"]: "awaited"})
+
+
+def _tool_answered(state: RunState[S], event: Event) -> RunState[S]:
+    key = event.data["key"]
+    if state.approvals.get(key) != "awaited":
+        return state  # the first answer counts, and one to no awaited call counts for nothing
+    return state._replace(
+        approvals={**state.approvals, key: "answered"}, answers={**state.answers, key: event.data}
+    )
+
+
 def _cancel_requested(state: RunState[S], event: Event) -> RunState[S]:
     if state.cancelled or "key" in event.data:  # the turn of this key alone is to stop
         return state
@@ -408,6 +429,8 @@ _FOLDS = {
     **dict.fromkeys(k.RESULTS, _result),
     k.APPROVAL_REQUESTED: _approval_requested,
     k.APPROVAL_DECIDED: _approval_decided,
+    k.TOOL_AWAITED: _tool_awaited,
+    k.TOOL_ANSWERED: _tool_answered,
     k.CALL_SETTLED: _call_settled,
     k.TOOL_REQUESTED: _tool_requested,
     k.CANCEL_REQUESTED: _cancel_requested,

@@ -93,6 +93,7 @@ class Admission:
         offers: what all handlers of the engine offer to models.
         approved: whether a person has approved the request.
         approved_version: the version of the tool's definition that the person was shown.
+        answered: whether the client of the run has answered the call.
         repeats: the key of an equal tool call of the run whose outcome is unknown, None if there
             is none.
         remaining: what the run may still spend, beside what it has granted to others.
@@ -104,6 +105,7 @@ class Admission:
     offers: ToolOffers
     approved: bool = False
     approved_version: str | None = None
+    answered: bool = False
     repeats: str | None = None
     remaining: Budget = UNLIMITED
     sharers: int = 1
@@ -128,6 +130,7 @@ class ChildRuns(Protocol):
         budget: Mapping[str, Any] | None = None,
         user: str | None = None,
         upto: int | None = None,
+        client_tools: Sequence[Mapping[str, Any]] = (),
     ) -> Result:
         """Start the run that the request names, unless it is there already; wait for its end.
 
@@ -141,6 +144,7 @@ class ChildRuns(Protocol):
             budget: what it may spend, as JSON; None for no limit.
             user: the user of the run; None for that of the parent.
             upto: see `lib.run.started`.
+            client_tools: see `lib.run.started`.
 
         Raises:
             UnknownAlgorithm: the engine has no such algorithm.
@@ -166,6 +170,7 @@ class Call(Generic[R]):
             check all of it.
         interrupted: True if a process died while it carried the request out, and this is the first
             call of the handler since.
+        answer: what the client of the run has answered, as the payload of `lib.tool.answered`.
         budget: what the run may spend in all.
         trace: the span of this request in the application's trace, with the headers to send on as
             `traceparent` and `state`; None if the run was started within no trace.
@@ -188,6 +193,7 @@ class Call(Generic[R]):
     redacted: Redaction = NOTHING_REDACTED
     first_model_call: bool = False
     interrupted: bool = False
+    answer: Mapping[str, Any] | None = None
     budget: Budget = UNLIMITED
     trace: TraceContext | None = None
     deps: Deps = NO_DEPS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, cast
@@ -140,6 +141,28 @@ class HandlerRegistry:
         self._refreshed = True
         self.offers = self._index()
 
+    def with_client_tools(self, tools: Sequence[Mapping[str, Any]]) -> HandlerRegistry:
+        """Return it for the run of a client that makes the calls of these tools, as JSON.
+
+        A tool of a name that is taken is left out.
+        """
+        if not tools:
+            return self
+        taken = {
+            spec.name
+            for handler in self.by_kind.values()
+            if not isinstance(handler, ToolHandler)
+            for spec in handler.offers
+        }
+        made: list[Handler] = []
+        for handler in self.by_kind.values():
+            if isinstance(handler, ToolHandler):
+                handler = copy(handler)  # noqa: PLW2901 - one of this run's own
+                handler.add_client_tools(tools, taken)
+            made.append(handler)
+        members = {name: each.with_client_tools(tools) for name, each in self._members.items()}
+        return HandlerRegistry(made, members=members, only_by_name=self._own)
+
     def check(self, algorithms: Iterable[Algorithm[Any]]) -> None:
         """Refuse algorithms that name tools which are not here; see `React.tool_names`.
 
@@ -192,6 +215,7 @@ class HandlerRegistry:
                 offers=member.offers,
                 approved=state.approvals.get(request.key) == "approved",
                 approved_version=state.versions.get(request.key) or None,
+                answered=state.approvals.get(request.key) == "answered",
                 repeats=_repeated(request, state),
                 remaining=remaining,
                 sharers=max(sharers, 1),

@@ -116,9 +116,30 @@ class ToolHandler:
         self._own = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)
         self._toolsets = tuple(toolsets)
         self._tools = self._own
+        self._client: dict[str, Tool] = {}
         self._left_out: set[str] = set()
         self._guards = as_guards(guards)
         self._boundary = boundary
+
+    def add_client_tools(self, tools: Iterable[Mapping[str, Any]], taken: Collection[str]) -> None:
+        """Offer tools whose calls the client of a run makes; this handler is for that run alone.
+
+        Args:
+            tools: as JSON.
+            taken: names that other handlers offer.
+        """
+        self._client = {
+            each["name"]: _client_tool(each) for each in tools if each["name"] not in taken
+        }
+        self._tools = self._with_clients(self._tools)
+
+    def _with_clients(self, own: Iterable[Tool]) -> ToolRegistry:
+        """Return the agent's tools, and behind them those of the client whose name is free."""
+        found = {tool.name: tool for tool in own}
+        return ToolRegistry({**found, **self._client, **found}.values())
+
+    def _is_clients(self, tool: Tool) -> bool:
+        return self._client.get(tool.name) is tool
 
     @property
     def has_toolsets(self) -> bool:
@@ -139,7 +160,7 @@ class ToolHandler:
             if tool.name not in self._left_out:
                 self._left_out.add(tool.name)
                 _log.warning("a second tool named %r is left out: give a prefix=", tool.name)
-        self._tools = ToolRegistry(found.values())
+        self._tools = self._with_clients(found.values())
 
     @property
     def offers(self) -> Sequence[ToolSpec]:
@@ -149,6 +170,8 @@ class ToolHandler:
     def admit(self, request: ToolRequest, admission: Admission) -> PendingEvent:
         """Return the intent with the tool's declared effect, or the question to a person."""
         tool = self._find(request)
+        if tool and self._is_clients(tool) and not admission.answered and request.invalid is None:
+            return PendingEvent(k.TOOL_AWAITED, tool_requested(request).data)
         if tool and not admission.approved and request.invalid is None:
             if admission.repeats and _asks_before_repeating(tool):
                 return _question(request, tool, reason=REPEATS, repeats=admission.repeats)
@@ -246,6 +269,8 @@ class ToolHandler:
         deadline = asyncio.timeout(tool.timeout_s)
         try:
             async with deadline:
+                if self._is_clients(tool):
+                    return self._answer(tool, call)
                 return as_text(await tool.call(arguments, _tool_context(call)))
         except asyncio.CancelledError as error:
             if _being_cancelled():
@@ -262,6 +287,18 @@ class ToolHandler:
             _log.exception("tool %r failed in run %r", tool.name, call.run_id)
             message, _ = clip(f"{type(error).__name__}: {error}", MAX_MESSAGE_CHARS)
             raise ToolError("failed", self._fenced(tool, message)) from error
+
+    def _answer(self, tool: Tool, call: Call[ToolRequest]) -> str:
+        """Return what the client of the run has answered.
+
+        Raises:
+            ToolError: it has failed there.
+        """
+        assert call.answer is not None  # noqa: S101 - without one, it is not requested
+        if call.answer.get("failed"):
+            message, _ = clip(clean(call.answer["output"]), MAX_MESSAGE_CHARS)
+            raise ToolError("failed", self._fenced(tool, message))
+        return call.answer["output"]
 
     def _checkable(self, request: Event) -> Tool | None:
         """Return the tool of this call if it has a check and must not be repeated."""
@@ -280,6 +317,22 @@ class ToolHandler:
         if not tool.untrusted_output:
             return text
         return fenced(text, source=tool.name, boundary=self._boundary())
+
+
+def _client_tool(described: Mapping[str, Any]) -> Tool:
+    """Return a tool whose calls the client of a run makes; its answers are not to be trusted."""
+
+    async def call(_arguments: Mapping[str, Any], _context: ToolContext) -> str:
+        raise NotImplementedError
+
+    return Tool(
+        name=described["name"],
+        description=described.get("description", ""),
+        input_schema=described["input_schema"],
+        call=call,
+        effects="none",
+        untrusted_output=True,
+    )
 
 
 def _question(request: ToolRequest, tool: Tool, **more: Any) -> PendingEvent:

@@ -49,6 +49,7 @@ class TurnHandler:
             budget=data.get("budget"),
             user=decided.user,
             upto=data["upto"],
+            client_tools=decided.client_tools,
         )
         names = {"key": data["key"], "signal_id": data["key"]}
         return [PendingEvent(k.TURN_COMPLETED, {**names, **result.to_json()})]

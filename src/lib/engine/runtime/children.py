@@ -60,6 +60,7 @@ class ChildRunStarter:
         budget: Mapping[str, Any] | None = None,
         user: str | None = None,
         upto: int | None = None,
+        client_tools: Sequence[Mapping[str, Any]] = (),
     ) -> Result:
         """Start the run that the request names, unless it is there; wait for its end.
 
@@ -86,6 +87,8 @@ class ChildRunStarter:
             data["budget"] = dict(budget)
         if upto is not None:
             data["upto"] = upto
+        if client_tools:
+            data["client_tools"] = list(client_tools)
         # Repeated, it finds what it has begun.
         return await self._keeper.retry_while_held(lambda: self._run(request, data, user))
 

@@ -19,6 +19,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from typing import Any, Final
 
 from lib._util.clock import SYSTEM_CLOCK
@@ -354,6 +355,7 @@ class Driver:
         """Read and fold the run; if its worker was interrupted in it, take it over."""
         decided = await self._read()
         state = self._run_log.state
+        self._add_client_tools(state.client_tools)
         self._children = ChildRunStarter(
             self._services.engine, state.root_id, self._keeper, trace=state.trace
         )
@@ -375,6 +377,12 @@ class Driver:
         for event in list(self._run_log.state.open.values()):
             if event.kind in k.SPAWNS_RUN or not poisoned:
                 self._recover(event, decided.get(event.data["key"]))
+
+    def _add_client_tools(self, tools: Sequence[Mapping[str, Any]]) -> None:
+        if tools:
+            handlers = self._services.handlers.with_client_tools(tools)
+            self._services = replace(self._services, handlers=handlers)
+            self._offers = handlers.all_offers
 
     async def _refresh_for(self, under_way: Mapping[str, Event]) -> None:
         """Find the tools of toolsets for requests that are carried out again."""
@@ -494,6 +502,7 @@ class Driver:
             first_model_call=is_first_model_call(self._run_log.state)
             or (isinstance(decided, LLMRequest) and decided.first_call),
             interrupted=interrupted,
+            answer=self._run_log.state.answers.get(event.data.get("key", "")),
             budget=self._run_log.state.budget,
             trace=None if trace is None else trace.below(_span_of(event)),
             deps=self._services.deps,
@@ -565,6 +574,8 @@ def _log_rest(state: RunState[Any]) -> None:
     keys = sorted(key for key, approval in state.approvals.items() if approval == "pending")
     if keys:
         log_run(logging.INFO, state.run_id, "waits for a person to decide %s", ", ".join(keys))
+    elif "awaited" in state.approvals.values():
+        log_run(logging.INFO, state.run_id, "waits for its client")
     else:
         log_run(logging.DEBUG, state.run_id, "waits for a signal")
 

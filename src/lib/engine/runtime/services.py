@@ -55,6 +55,10 @@ class EngineAPI(Protocol):
         """Return what a run that starts now remembers beside the config of its algorithm."""
         ...
 
+    def tool_names(self, algorithm: str) -> frozenset[str]:
+        """Return the names of the tools and agents that runs of an algorithm may call."""
+        ...
+
     async def messages(self, value: Input, *, tenant: str | None = None) -> list[Message]:
         """Return the messages, with large attachments in the blob store."""
         ...
@@ -220,6 +224,10 @@ class TenantEngine:
     ) -> Mapping[str, Any]:
         """Return what a run that starts now remembers beside the config of its algorithm."""
         return await self._engine.run_config(algorithm, tenant=tenant, user=user)
+
+    def tool_names(self, algorithm: str) -> frozenset[str]:
+        """Return the names of the tools and agents that runs of an algorithm may call."""
+        return self._engine.tool_names(algorithm)
 
     async def event(
         self, kind: str, data: dict[str, Any], *, tenant: str | None = None, user: str | None = None

@@ -13,14 +13,12 @@ from lib.content.hygiene import clean, fenced
 from lib.errors import ToolError
 from lib.mcp.client.sdk import types
 from lib.tools import Effects, Tool, ToolAnnotations
-from lib.tools.definition import ToolCallable
+from lib.tools.definition import ToolCallable, foreign_schema_fault
 from lib.tools.output import clip
 
 _log = logging.getLogger("lib.mcp")
 
 MAX_DESCRIPTION_CHARS: Final = 4_000
-MAX_SCHEMA_CHARS: Final = 32_000
-MAX_DEPTH: Final = 32
 _MAX_ERROR_CHARS: Final = 1_500
 _NAME_CHARS: Final = 64
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]")
@@ -94,26 +92,7 @@ def _unfit(tool: types.Tool, name: str) -> str | None:
     """Return what keeps a model from calling a tool, None if nothing does."""
     if not tool.name or len(name) > _NAME_CHARS:
         return f"its name, with the prefix, is not 1 to {_NAME_CHARS} characters long"
-    if tool.input_schema.get("type") != "object":
-        return "its input schema is not that of an object"
-    if not isinstance(tool.input_schema.get("properties", {}), dict):
-        return "its input schema has properties that are no object"
-    if _is_deeper(tool.input_schema, MAX_DEPTH):
-        return f"its input schema is nested deeper than {MAX_DEPTH}"
-    if len(canonical(tool.input_schema)) > MAX_SCHEMA_CHARS:
-        return f"its input schema is longer than {MAX_SCHEMA_CHARS} characters"
-    return None
-
-
-def _is_deeper(value: Any, depth: int) -> bool:
-    match value:
-        case dict():
-            children = list(cast(dict[str, Any], value).values())
-        case list():
-            children = cast(list[Any], value)
-        case _:
-            return False
-    return depth == 0 or any(_is_deeper(child, depth - 1) for child in children)
+    return foreign_schema_fault(tool.input_schema)
 
 
 def _tool(

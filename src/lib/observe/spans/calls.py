@@ -190,6 +190,7 @@ def tool_requested(run: RunSpans, event: Event, key: str) -> None:
         run.use("tool_calls", 1)
     run.conversation.call(key)
     run.finish(event.at, "approval", key, {})
+    run.finish(event.at, "client", key, {})
     attributes = {
         a.OPERATION: "execute_tool",
         a.TOOL_TYPE: "function",
@@ -223,6 +224,17 @@ def tool_failed(run: RunSpans, event: Event, key: str) -> None:
     _fail(run, event, "tool", key, error=error, attributes=_mcp(data) | _counts(data))
 
 
+def tool_awaited(run: RunSpans, event: Event, key: str) -> None:
+    """Begin the wait for the client of the run, which makes the call."""
+    _begin_call(run, event, "client", key, {})
+
+
+def tool_answered(run: RunSpans, event: Event, key: str) -> None:
+    """End the wait; the first answer counts."""
+    shown = run.content.show(text(event.data.get("output")))
+    run.finish(event.at, "client", key, {}, shown=shown)
+
+
 def approval_requested(run: RunSpans, event: Event, key: str) -> None:
     """Begin the wait for an approval."""
     _begin_call(
@@ -248,7 +260,7 @@ def _begin_call(
     attributes[a.TOOL_NAME] = called or run.content.show(text(data.get("name")))
     attributes[a.TOOL_CALL_ID] = identifier(data.get("call_id"))
     attributes[a.KEY] = identifier(key)
-    operation = "execute_tool" if family == "tool" else "approval"
+    operation = {"tool": "execute_tool", "client": "client_call"}.get(family, "approval")
     run.begin(
         event,
         family,

@@ -153,6 +153,8 @@ READERS: Final[Mapping[str, tuple[Reader, str]]] = {
     k.TOOL_CHECKED: (calls.tool_checked, _KEY),
     k.TOOL_COMPLETED: (calls.tool_completed, _KEY),
     k.TOOL_FAILED: (calls.tool_failed, _KEY),
+    k.TOOL_AWAITED: (calls.tool_awaited, _KEY),
+    k.TOOL_ANSWERED: (calls.tool_answered, _KEY),
     k.APPROVAL_REQUESTED: (calls.approval_requested, _KEY),
     k.APPROVAL_DECIDED: (calls.approval_decided, _KEY),
     k.CHILD_REQUESTED: (calls.child_requested, _KEY),

@@ -96,12 +96,12 @@ def run_completed(run: RunSpans, event: Event, _key: str) -> None:
 
 
 def _end_waiting(run: RunSpans, event: Event, *, called_off: bool) -> None:
-    """Finish the open spans of a run that ends: waits for approvals, and turns without an answer.
+    """Finish the open spans of a run that ends: waits, and turns without an answer.
 
     Calls have their results by then, unless the log breaks the rules of logs.
     """
     for family, key in run.still_open():
-        if called_off or family == "approval":
+        if called_off or family in ("approval", "client"):
             run.finish(event.at, family, key, {})
         else:
             kind = _UNANSWERED if family == "turn" else UNKNOWN

@@ -100,7 +100,7 @@ def score_value(attributes: Mapping[str, Any]) -> str | None:
 
 def is_waiting(span: Span) -> bool:
     """Return True if a span is a wait, such as that for an approval."""
-    return span.kind == "internal" and operation_of(span)[0] == "approval"
+    return span.kind == "internal" and operation_of(span)[0] in ("approval", "client_call")
 
 
 def dead_times(span: Span) -> list[tuple[datetime, datetime]]:
