@@ -261,11 +261,11 @@ def results_of(messages: Sequence[Message]) -> list[ToolResult]:
 
 def say(results: Sequence[ToolResult]) -> Reply:
     """Say what each call answered."""
-    lines = [f"{each.call_id}={_said(each.content)}" for each in results]
+    lines = [f"{each.call_id}={_output(each.content)}" for each in results]
     return Reply(Message.assistant(" ".join(lines)).parts)
 
 
-def _said(content: str) -> str:
+def _output(content: str) -> str:
     """Return the output of a call, without the words around what strangers have written."""
     return "unknown" if "unknown" in content else content.splitlines()[content.count("\n") // 2]
 

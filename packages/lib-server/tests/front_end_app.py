@@ -22,13 +22,17 @@ def refund(order: str) -> str:
 
 
 def helps(messages: Sequence[Message]) -> Reply | str:
-    """Answer at once; of a lost order: look it up, pay it back, say so."""
+    """Answer at once; look a lost order up and pay it back; paint with a page's tool."""
     texts = [part.content for part in messages[-1].parts if isinstance(part, ToolResult)]
     if not texts:
+        if messages[-1].text == "paint it":
+            return Reply(parts=(ToolCall("c", "paint", {"colour": "red"}),))
         if "lost" not in messages[-1].text:
             return f"You wrote: {messages[-1].text}"
         call = ToolCall("c", "look_up", {"order": "7"})
         return Reply(parts=(*Message.assistant("One moment.").parts, call))
+    if "painted" in texts[0]:
+        return "It is painted red."
     if "was lost" in texts[0]:
         return Reply(parts=(ToolCall("c", "refund", {"order": "7"}),))
     return f"Done: {'denied' if 'denied' in texts[0] else 'paid back'}."

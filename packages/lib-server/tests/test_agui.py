@@ -3,12 +3,12 @@
 import asyncio
 import base64
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import httpx2
 import pytest
-from front_end_app import agents, refund
+from front_end_app import agents, look_up, refund
 from pydantic import BaseModel
 from server_kit import OneKey, Up, as_, echo_agent, serving
 
@@ -16,7 +16,7 @@ from lib import Agent, Engine
 from lib.errors import LLMError
 from lib.events import MemoryBlobStore, MemoryEventStore
 from lib.guards import SensitiveDataGuard
-from lib.llm import Attachment, FunctionClient, Reply, Text, ToolCall
+from lib.llm import Attachment, FunctionClient, Message, Reply, Text, ToolCall, ToolResult
 from lib_server import Limits, Quota, Server
 
 LOST = "my order is lost"
@@ -455,12 +455,176 @@ async def test_decisions_and_earlier_messages_need_their_scopes() -> None:
     assert decided == loaded == (403, "forbidden")
 
 
+MARK: Sent = {
+    "name": "mark",
+    "description": "Marks a row.",
+    "parameters": {"type": "object", "properties": {"row": {"type": "integer"}}},
+}
+
+
+def marks(messages: Sequence[Message]) -> Reply | str:
+    """Mark two rows of the page, look an order up, and say what came of it."""
+    parts = [part for message in messages[-3:] for part in message.parts]
+    results = [part.content for part in parts if isinstance(part, ToolResult)]
+    if messages[-1].role == "tool":
+        return "|".join(line for each in results for line in each.splitlines()[:2][-1:])
+    if "row" not in messages[-1].text:
+        return f"You wrote: {messages[-1].text}"
+    calls = [ToolCall(f"c{row}", "mark", {"row": row}) for row in (1, 2)]
+    return Reply((*calls, ToolCall("c3", "look_up", {"order": "7"})))
+
+
+def page_agent() -> Agent:
+    return Agent(FunctionClient(marks), name="shop", tools=[look_up])
+
+
+def page_calls(events: list[Sent]) -> list[Sent]:
+    """Return the calls of the page that an answer has ended with."""
+    ended = {each["toolCallId"] for each in events if each["type"] == "TOOL_CALL_RESULT"}
+    begun = [each for each in events if each["type"] == "TOOL_CALL_START"]
+    return [each for each in begun if each["toolCallId"] not in ended]
+
+
+def brought(calls: list[Sent], *contents: str, **more: Any) -> list[Sent]:
+    """Return the messages that a page has after it has made its calls."""
+    ids = [{"id": each["toolCallId"], "type": "function"} for each in calls]
+    results = [
+        {"id": f"t{n}", "role": "tool", "toolCallId": each["toolCallId"], "content": content}
+        for n, (each, content) in enumerate(zip(calls, contents, strict=True))
+    ]
+    shown = {"id": calls[0]["parentMessageId"], "role": "assistant", "toolCalls": ids}
+    return [user("mark the rows"), shown, *({**each, **more} for each in results)]
+
+
+async def test_a_call_of_a_tool_of_the_page_is_made_by_the_page() -> None:
+    async with serving(Server([page_agent()])) as up:
+        first = await run(up, request(user("mark the rows"), tools=[MARK]))
+        calls = page_calls(first)
+        loaded = await run(up, request(run="r2"))
+        rest_of = request(*brought(calls, "done 1", "done 2"), run="r3", tools=[MARK])
+        rest = await run(up, rest_of)
+        again = await run(up, rest_of)
+        later = await run(up, request(user("thanks", "m9"), run="r4"))
+        approvals = (await up.client.get("/v1/approvals")).json()["approvals"]
+
+    assert [each["toolCallName"] for each in calls] == ["mark", "mark"]
+    assert first[-1]["outcome"] == {"type": "success"}
+    assert "waits for its client to answer" in first[-1]["metadata"]["run"]["waiting_for"]
+    assert [each["toolCallId"] for each in page_calls(loaded)] == [
+        each["toolCallId"] for each in calls
+    ]
+    assert "mark" not in [each.get("toolCallName") for each in rest]
+    assert text_of(rest) == "done 1|done 2|order 7 was lost"
+    assert rest[-1]["metadata"]["run"]["outcome"] == "COMPLETED"
+    assert joined(again) == joined(rest)
+    assert text_of(later) == "You wrote: thanks"
+    assert approvals == []
+
+
+async def test_a_call_that_fails_on_the_page_is_a_failed_call() -> None:
+    async with serving(Server([page_agent()])) as up:
+        calls = page_calls(await run(up, request(user("mark the rows"), tools=[MARK])))
+        failed = brought(calls, "", "", error="no such row")
+        rest = await run(up, request(*failed, run="r2"))
+
+    assert text_of(rest) == "no such row|no such row|order 7 was lost"
+
+
+async def test_a_message_with_the_results_goes_on_and_one_without_them_waits() -> None:
+    async with serving(Server([page_agent()])) as up:
+        calls = page_calls(await run(up, request(user("mark the rows"), tools=[MARK])))
+        early = await run(up, request(user("hello?", "m2"), run="r2"))
+        messages = [*brought(calls, "done 1", "done 2"), user("hello?", "m2")]
+        both = await run(up, request(*messages, run="r3"))
+
+    assert early[-1]["code"] == "run_open"
+    assert text_of(both) == "You wrote: hello?"
+
+
+async def test_what_a_page_may_not_answer_has_no_effect() -> None:
+    async with serving(Server([page_agent()])) as up:
+        calls = page_calls(await run(up, request(user("mark the rows"), tools=[MARK])))
+        turn = calls[0]["toolCallId"].partition("/")[0]
+        broken = [
+            await run(up, request(*brought(calls[:1], "done"), run="x")),
+            await run(up, request(*brought(calls, {"no": "text"}, "done"), run="x")),  # type: ignore[arg-type] - what a page may send
+        ]
+        strangers = [
+            {**calls[0], "toolCallId": each}
+            for each in (f"{turn}/tool/9", f"{turn}/", "tool/1/c1", "", "x" * 10_000)
+        ]
+        ignored = [await run(up, request(*brought([each], "done"), run="x")) for each in strangers]
+        elsewhere = request(*brought(calls, "a", "b"), run="x", thread="another")
+        ignored.append(await run(up, elsewhere))
+        waits = (await run(up, request(run="w")))[-1]["metadata"]["run"]["waiting_for"]
+        right = await run(up, request(*brought(calls, "done 1", "done 2"), run="y"))
+        other = [{**each, "id": "other"} for each in brought(calls, "done 3", "done 4")]
+        late = await run(up, request(*other, run="z"))
+
+    assert [each[-1]["code"] for each in broken] == ["invalid"] * 2
+    assert ["MESSAGES_SNAPSHOT" in types(each) for each in ignored] == [True] * 6
+    assert "2 more" not in waits
+    assert "'tool/1/c1'" in waits
+    assert "'tool/1/c2'" in waits
+    assert text_of(right).startswith("done 1|done 2")
+    assert late[-1]["code"] == "already_decided"
+
+
+async def test_a_call_of_the_page_is_answered_after_a_restart() -> None:
+    store = MemoryEventStore()
+    async with serving(Server(Engine(store, agents=[page_agent()]))) as up:
+        calls = page_calls(await run(up, request(user("mark the rows"), tools=[MARK])))
+    async with serving(Server(Engine(store, agents=[page_agent()]))) as up:
+        rest = await run(up, request(*brought(calls, "done 1", "done 2"), run="r2"))
+
+    assert text_of(rest) == "done 1|done 2|order 7 was lost"
+
+
+async def test_a_page_answers_calls_and_interrupts_in_one_request() -> None:
+    def both(messages: Any) -> Reply | str:
+        if messages[-1].role == "tool":
+            return "done"
+        calls = ToolCall("c1", "mark", {"row": 1}), ToolCall("c2", "refund", {"order": "7"})
+        return Reply(calls)
+
+    agent = Agent(FunctionClient(both), name="shop", tools=[refund])
+    async with serving(Server([agent])) as up:
+        first = await run(up, request(user("mark the rows"), tools=[MARK]))
+        [interrupt] = interrupts_of(first)
+        calls = [each for each in page_calls(first) if each["toolCallName"] == "mark"]
+        entry = answer_to(interrupt, approved=True)
+        rest = await run(up, request(*brought(calls, "marked"), run="r2", resume=[entry]))
+
+    assert text_of(rest) == "done"
+
+
+async def test_tools_of_the_page_that_no_agent_takes_are_refused_by_name() -> None:
+    deep: Any = {}
+    for _ in range(40):
+        deep = {"items": deep}
+    tools: list[list[Sent]] = [
+        [{**MARK, "name": "look_up"}],
+        [MARK, MARK],
+        [{**MARK, "name": "a b"}],
+        [{**MARK, "parameters": {"type": "array"}}],
+        [{**MARK, "parameters": {"type": "object", "properties": deep}}],
+        [{**MARK, "name": f"t{n}"} for n in range(65)],
+    ]
+    async with serving(Server([page_agent()])) as up:
+        refused = [await post(up, request(user("hi"), tools=each)) for each in tools]
+        runs = await runs_of(up)
+
+    assert [(each.status_code, each.json()["code"]) for each in refused] == [(422, "invalid")] * 6
+    assert "the client's tool 'look_up' cannot be offered" in refused[0].text
+    assert runs == []
+
+
 def ref(*fields: Any) -> str:
     return base64.urlsafe_b64encode(json.dumps(fields).encode()).decode().rstrip("=")
 
 
 async def test_hostile_requests_have_no_effect() -> None:
-    tool: Sent = {"name": "delete_all", "description": "", "parameters": {}}
+    tool: Sent = {"name": "delete_all", "description": "", "parameters": {"type": "string"}}
     deep: Any = {}
     for _ in range(400):
         deep = {"content": [deep]}

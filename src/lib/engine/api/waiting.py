@@ -225,9 +225,9 @@ def condition(info: RunInfo, waits: WaitingFor, now: datetime, *, put_off: bool 
     held = info.owner is not None
     if held and info.lease_until is not None and not is_held(info.lease_until, now):
         return "owner dead"
-    asked = "a person" if waits.approvals else "its client" if waits.client_calls else ""
-    if asked and (not held or waits.children):
-        return f"waiting for {asked}"
+    party = "a person" if waits.approvals else "its client" if waits.client_calls else ""
+    if party and (not held or waits.children):
+        return f"waiting for {party}"
     if held:
         return "working"
     if info.ready:

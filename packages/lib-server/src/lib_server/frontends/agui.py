@@ -2,28 +2,32 @@
 
 A thread is a chat, a message of the user is a turn, and the `runId` of its request is the turn's
 key: the same request again streams the same answer. A call that waits for a person ends the stream
-with an interrupt; `resume` decides about it, and the answer goes on where it ended. A request that
-brings nothing new streams what the thread has: its messages, and the answer that is still open.
+with an interrupt; `resume` decides about it, and the answer goes on where it ended. A call of a
+tool of the page ends it as well, and the message with its result goes on. A request that brings
+nothing new streams what the thread has: its messages, and the answer that is still open.
 
 Source: AG-UI, Agent User Interaction Protocol 1.0, with `@ag-ui/client` 1.0.0, 2026-11.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import Field, ValidationError
 from starlette.types import ASGIApp
 
 from lib.engine import GuardJudged, Result, Session, Turn, WaitingCall
-from lib.errors import IdempotencyMismatch
+from lib.engine.api.waiting import awaited_in
+from lib.engine.arguments import as_client_tools
+from lib.errors import IdempotencyMismatch, NotPending
 from lib.events import Event
 from lib.events import kinds as k
 from lib.events.payloads import fits
-from lib.llm import Attachment, Message, Text, ToolResult, message_from_json
+from lib.llm import Attachment, Message, Text, ToolResult, ToolSpec, message_from_json
 from lib_server.bodies import AttachmentPart, Body, Empty, Id, TextPart, UserMessage
 from lib_server.frontends import chats
 from lib_server.frontends.answers import Answer, AnswerStream, CallEnd, Chunk, PartKind
@@ -66,20 +70,26 @@ _OF_THREAD: Final = frozenset(
 # -- bodies ----------------------------------------------------------------------------------------
 
 
-def _check_tools(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    names = ", ".join(repr(str(tool.get("name", ""))[:100]) for tool in tools[:3])
-    if tools:
-        raise ValueError(f"expected no tools of the page, got {names}: an agent has its own")
-    return tools
-
-
 class ThreadMessage(Lenient):
-    """A message of the thread; only the last one is read, if the user has written it."""
+    """A message of the thread.
+
+    Only the last one is read, if the user has written it, and the results of calls of the page.
+    """
 
     id: str
     role: Literal["developer", "system", "assistant", "user", "tool", "activity", "reasoning"]
     content: Any = None
     tool_calls: list[dict[str, Any]] | None = Field(None, alias="toolCalls")
+    tool_call_id: str | None = Field(None, alias="toolCallId")
+    error: str | None = None
+
+
+class PageTool(Lenient):
+    """A tool whose calls the page makes."""
+
+    name: str
+    description: str = ""
+    parameters: dict[str, Any] | None = Field(None, description="the JSON schema of an object")
 
 
 class PageContext(Lenient):
@@ -103,14 +113,9 @@ class RunAgentInput(Lenient):
     thread_id: Id = Field(alias="threadId", description="names the thread among those of its user")
     run_id: Id = Field(alias="runId", description="makes it safe to send the request again")
     messages: list[ThreadMessage]
-    tools: (
-        Annotated[
-            list[dict[str, Any]],
-            AfterValidator(_check_tools),
-            Field(json_schema_extra={"maxItems": 0}),
-        ]
-        | None
-    ) = Field(None, description="none: an agent has its own")
+    tools: list[PageTool] | None = Field(
+        None, description="whose calls the page makes; none may have the name of one of the agent"
+    )
     context: list[PageContext] | None = Field(
         None, description="goes before the message of the user, for the agent to read"
     )
@@ -183,13 +188,15 @@ async def _run(call: Call[Empty, RunAgentInput]) -> ASGIApp:
     call.services.quotas.check_streams(call.principal)
     await chats.check_agent(call, None, call.path("agent"))
     message = _new_message(call.body)
+    tools = [] if message is None else _client_tools(call)
     stream = _Thread(call)
     try:
+        has_answered = await stream.answer(_results(call.body))
         if call.body.resume:
             await stream.resume(call.body.resume)
         elif message is not None:
-            await stream.send(message)
-        else:
+            await stream.send(message, tools)
+        elif not has_answered:
             await stream.reconnect()
     except Problem as problem:
         if problem.code not in _OF_THREAD:
@@ -214,9 +221,10 @@ class _Thread:
         started = {"type": "RUN_STARTED", **self._ids, "protocolVersion": PROTOCOL_VERSION}
         self._lead: list[Chunk] = [started]
         self._answer: AnswerStream | None = None
+        self._results: set[str] = set()
         self.headers: dict[str, str] = {}
 
-    async def send(self, message: UserMessage) -> None:
+    async def send(self, message: UserMessage, tools: Sequence[ToolSpec]) -> None:
         """Send a message, and answer with its turn; with the open one if that has the same."""
         call = self._call
         session = await chats.begin(call, call.body.thread_id, call.path("agent"))
@@ -225,7 +233,56 @@ class _Thread:
             with suppress(IdempotencyMismatch):  # another message
                 await self._follow(session, await chats.send(call, session, last[0].id, message))
                 return
-        await self._follow(session, await chats.send(call, session, call.body.run_id, message))
+        turn = await chats.send(call, session, call.body.run_id, message, tools)
+        await self._follow(session, turn)
+
+    async def answer(self, results: Mapping[str, ThreadMessage]) -> bool:
+        """Bring the results of calls that the page has made, and go on behind those calls.
+
+        Returns False if they are results of other calls.
+        """
+        session = await self._find() if results else None
+        turns = [] if session is None else await session.turns()
+        runs = {call_id.partition("/")[0] for call_id in results}
+        turn = next((each for each in reversed(turns) if each.run_id in runs), None)
+        if session is None or turn is None:
+            return False
+        log = await self._call.store.read(turn.run_id)
+        awaited = {
+            f"{turn.run_id}/{event.data['key']}": event
+            for event in log
+            if event.kind == k.TOOL_AWAITED and fits(event.kind, event.data)
+        }
+        brought = {awaited[each].data["key"]: results[each] for each in results.keys() & awaited}
+        missing = {each.key for each in awaited_in(log)} - brought.keys()
+        if not brought:
+            return False
+        if missing or not all(isinstance(each.content, str) for each in brought.values()):
+            detail = "expected the results of all calls of the page that are open, as text"
+            raise Problem("invalid", errors=[("/messages", detail)])
+        for key, message in brought.items():
+            await self._bring(turn, key, message)
+        self._results = set(brought)
+        after = min(awaited[f"{turn.run_id}/{key}"].seq for key in brought)
+        await self._follow(session, turn, after=after)
+        return True
+
+    async def _bring(self, turn: Turn, key: str, message: ThreadMessage) -> None:
+        """Bring the result of a call; the same message may be sent again."""
+        name = f"agui/{hashlib.sha256(message.id.encode()).hexdigest()}"
+        with suppress(NotPending):
+            await turn.run.answer(
+                key,
+                message.error or message.content,
+                failed=message.error is not None,
+                user=self._call.principal.user,
+                signal_id=name,
+            )
+        for event in await self._call.store.read(turn.run_id):
+            if event.kind == k.TOOL_ANSWERED and event.data.get("key") == key:
+                if event.data["signal_id"] != name:
+                    raise Problem("already_decided", "another result of the call came first")
+                return
 
     async def resume(self, entries: Sequence[ResumeEntry]) -> None:
         """Decide about the calls that wait, all of them, and go on behind the decisions."""
@@ -299,11 +356,15 @@ class _Thread:
         await chats.check_agent(call, session, agent)
         return session
 
-    async def _follow(self, session: Session, turn: Turn, refs: Sequence[ApprovalRef] = ()) -> None:
+    async def _follow(
+        self, session: Session, turn: Turn, refs: Sequence[ApprovalRef] = (), *, after: int = 0
+    ) -> None:
         live = streams_replies(self._call, await chats.agent_of(self._call, session))
-        shown = _calls(self._call.body.messages, f"{turn.run_id}/") if refs else []
-        answer = Answer(_Events(turn.run_id, self._ids), live=live, calls=shown)
-        self._answer = AnswerStream(self._call, turn, answer, refs)
+        goes_on = bool(refs) or after > 0
+        shown = _calls(self._call.body.messages, f"{turn.run_id}/") if goes_on else []
+        events = _Events(turn.run_id, self._ids)
+        answer = Answer(events, live=live, calls=shown, results=self._results)
+        self._answer = AnswerStream(self._call, turn, answer, refs, after=after)
         self.headers["x-run-id"] = turn.run_id
         if turn.repeated:
             self.headers["idempotent-replayed"] = "true"
@@ -316,6 +377,35 @@ class _Thread:
             log += newer
             history = await session.history()
         return log, history
+
+
+def _client_tools(call: Call[Empty, RunAgentInput]) -> list[ToolSpec]:
+    """Return the tools of the page.
+
+    Raises:
+        Problem: `invalid`: one cannot be offered, or has the name of one of the agent's.
+    """
+    empty: dict[str, Any] = {"type": "object", "properties": {}}
+    specs = [
+        ToolSpec(each.name, each.description, each.parameters or empty)
+        for each in call.body.tools or ()
+    ]
+    try:
+        as_client_tools(specs, call.engine.tool_names(call.path("agent")))
+    except ValueError as error:
+        raise Problem("invalid", errors=[("/tools", str(error))]) from None
+    return specs
+
+
+def _results(body: RunAgentInput) -> dict[str, ThreadMessage]:
+    """Return the results behind the last reply, by the ids of their calls."""
+    found: dict[str, ThreadMessage] = {}
+    for message in reversed(body.messages):
+        if message.role == "assistant":
+            break
+        if message.role == "tool" and message.tool_call_id is not None:
+            found.setdefault(message.tool_call_id, message)
+    return found
 
 
 def _approval(entry: ResumeEntry, place: int) -> Approval:

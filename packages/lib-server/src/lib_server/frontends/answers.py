@@ -19,6 +19,7 @@ from lib.engine import (
     ReplyReset,
     Result,
     StreamItem,
+    ToolAwaited,
     ToolEnded,
     ToolStarted,
     Turn,
@@ -92,17 +93,26 @@ class Answer:
     with what was shown, else as a text of its own.
     """
 
-    def __init__(self, wording: Wording, *, live: bool, calls: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        wording: Wording,
+        *,
+        live: bool,
+        calls: Iterable[str] = (),
+        results: Iterable[str] = (),
+    ) -> None:
         """Begin with nothing.
 
         Args:
             wording: of the protocol.
             live: show replies; else only the answer.
             calls: which the client has already.
+            results: the calls of which the client has the results already.
         """
         self._wording = wording
         self._live = live
         self._calls = set(calls)
+        self._results = set(results)
         self._denied: set[str] = set()
         self._step = ""
         self._part: tuple[PartKind, str] | None = None
@@ -127,7 +137,7 @@ class Answer:
 
     def _take_call(self, item: StreamItem[Any]) -> list[Chunk]:
         match item:
-            case ApprovalRequested() | ToolStarted():
+            case ApprovalRequested() | ToolAwaited() | ToolStarted():
                 return self._call(item.key, item.name, item.arguments)
             case ToolEnded():
                 return self.result(item.key, item.output, failed=item.failed, name=item.name)
@@ -142,15 +152,21 @@ class Answer:
         lead = self._call(ref.call_id, call.name, call.arguments)
         return [*lead, *self._wording.call_waits(ref.call_id, ref, call)]
 
+    def client_call(self, call: WaitingCall) -> list[Chunk]:
+        """Return a call that the client is to make."""
+        return self._call(call.key, call.name, call.arguments)
+
     def result(self, call_id: str, output: str, *, failed: bool, name: str = "") -> list[Chunk]:
         """Return the end of a call."""
+        if call_id in self._results:
+            return []
         end: CallEnd = "failed" if failed else "returned"
         if call_id in self._denied:
             end = "denied"
         return [*self._call(call_id, name, {}), *self._wording.call_ends(call_id, output, end)]
 
     def end(self, result: Result[Any]) -> list[Chunk]:
-        """Return the end of the stream: the run has ended, or waits for a person."""
+        """Return the end of the stream: the run has ended, or waits for an answer."""
         chunks: list[Chunk] = []
         unfinished = (None, "FAILED", "CANCELLED")
         if result.outcome not in unfinished and result.text.strip() != self._last.strip():
@@ -215,7 +231,13 @@ class AnswerStream:
     """The chunks of the answer that a turn gives, from its beginning or behind decisions."""
 
     def __init__(
-        self, call: Call[Any, Any], turn: Turn, answer: Answer, refs: Collection[ApprovalRef] = ()
+        self,
+        call: Call[Any, Any],
+        turn: Turn,
+        answer: Answer,
+        refs: Collection[ApprovalRef] = (),
+        *,
+        after: int = 0,
     ) -> None:
         """Follow a turn.
 
@@ -224,11 +246,12 @@ class AnswerStream:
             turn: which need not have begun.
             answer: makes the chunks.
             refs: about which calls this request has decided; the stream begins behind them.
+            after: the `seq` behind which the stream begins at least.
         """
         self._call = call
         self._turn = turn
         self._answer = answer
-        self._after = max((ref.after for ref in refs), default=0)
+        self._after = max((ref.after for ref in refs), default=after)
         self._below = {ref.call_id: ref for ref in refs if ref.run_id != turn.run_id}
 
     async def chunks(self) -> AsyncGenerator[list[Chunk]]:
@@ -254,6 +277,8 @@ class AnswerStream:
             for each in result.waiting_for.approvals:
                 ref = ApprovalRef.of(each, self._turn.run_id, self._after)
                 chunks += self._answer.approval(ref, each)
+            for each in result.waiting_for.client_calls:
+                chunks += self._answer.client_call(each)
         return chunks + self._answer.end(result)
 
     async def _ended_below(self) -> list[Chunk]:

@@ -16,9 +16,19 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from lib.engine import ApprovalRequested, Result, RunEnded, Session, StreamItem, Turn, WaitingCall
+from lib.engine import (
+    ApprovalRequested,
+    Result,
+    RunEnded,
+    Session,
+    StreamItem,
+    ToolAwaited,
+    Turn,
+    WaitingCall,
+)
 from lib.engine.api.starting import start_id
 from lib.errors import RunNotFound
+from lib.llm import ToolSpec
 from lib_server.api.approvals import decide
 from lib_server.api.runs import allowed_budget, messages
 from lib_server.api.sessions import admitted_turn
@@ -97,18 +107,33 @@ async def agent_of(call: Call[Any, Any], session: Session) -> str:
     return str(config.get("algorithm", ""))
 
 
-async def send(call: Call[Any, Any], session: Session, key: str, message: UserMessage) -> Turn:
+async def send(
+    call: Call[Any, Any],
+    session: Session,
+    key: str,
+    message: UserMessage,
+    client_tools: Sequence[ToolSpec] = (),
+) -> Turn:
     """Send a message, once for each key, and return the turn that answers it.
 
+    Args:
+        call: the request.
+        session: of the chat.
+        key: of the turn.
+        message: of the user.
+        client_tools: the tools whose calls the client makes, which were checked.
+
     Raises:
-        Problem: `run_open`: the turn before waits for a person; `blob_not_found`, `open_runs_cap`,
-            `budget_spent`, `session_not_found`.
+        Problem: `run_open`: the turn before waits for a person, or for the client;
+            `blob_not_found`, `open_runs_cap`, `budget_spent`, `session_not_found`.
     """
     turns = [turn.id for turn in await session.turns()]
     if turns and key not in turns:
-        waits = (await session.run.result(wait=False)).waiting_for
-        if waits is not None and waits.approvals:
-            detail = "the turn before waits for a person: decide about its calls, or cancel its run"
+        result = await session.run.result(wait=False)
+        if waits_for_client(result):
+            assert result.waiting_for is not None  # noqa: S101 - see above
+            whom = "a person" if result.waiting_for.approvals else "the results of its calls"
+            detail = f"the turn before waits for {whom}: answer them, or cancel its run"
             raise Problem("run_open", detail)
     try:
         async with admitted_turn(call, session, key) as turn_key:
@@ -116,6 +141,7 @@ async def send(call: Call[Any, Any], session: Session, key: str, message: UserMe
                 await messages(call, [message]),
                 idempotency_key=turn_key,
                 user=call.principal.user,
+                client_tools=client_tools,
             )
     except RunNotFound:  # erased since
         raise Problem("session_not_found", "the chat has been erased: begin a new one") from None
@@ -124,10 +150,16 @@ async def send(call: Call[Any, Any], session: Session, key: str, message: UserMe
 # -- what happens in a turn ------------------------------------------------------------------------
 
 
+def waits_for_client(result: Result[Any]) -> bool:
+    """Return True if a run waits for a person's decision, or for a call of its client."""
+    waits = result.waiting_for
+    return waits is not None and bool(waits.approvals or waits.client_calls)
+
+
 async def happenings(
     call: Call[Any, Any], turn: Turn, *, after: int
 ) -> AsyncGenerator[StreamItem[Any] | Result | None]:
-    """Yield what happens in a turn, and at last its result once it has ended or waits for a person.
+    """Yield what happens in a turn, and at last its result once it has ended or waits.
 
     Args:
         call: the request.
@@ -143,9 +175,9 @@ async def happenings(
                 yield item.result
                 return
             yield item
-            if item is None or isinstance(item, ApprovalRequested):
+            if item is None or isinstance(item, ApprovalRequested | ToolAwaited):
                 result = await turn.result(wait=False)
-                if result.waiting_for is not None and result.waiting_for.approvals:
+                if waits_for_client(result):
                     yield result
                     return
 

@@ -129,8 +129,24 @@ async function nothing() {
 async function refused() {
   const stranger = new HttpAgent({ url: url.replace("shop", "none"), threadId: "refused" });
   await assert.rejects(ask(stranger, "hi"), /agent_not_found/);
-  const tools = [{ name: "paint", description: "Paint the page.", parameters: {} }];
-  await assert.rejects(ask(open("refused"), "hi", { tools }), /paint/);
+  const tools = [{ name: "look_up", description: "", parameters: {} }];
+  await assert.rejects(ask(open("refused"), "hi", { tools }), /look_up/);
+}
+
+async function pageTools() {
+  const colour = { type: "object", properties: { colour: { type: "string" } } };
+  const tools = [{ name: "paint", description: "Paint the page.", parameters: colour }];
+  const agent = open("page tools");
+  await ask(agent, "paint it", { tools });
+  const [call] = agent.messages.at(-1).toolCalls;
+  assert.equal(call.function.name, "paint");
+  const { colour: wanted } = JSON.parse(call.function.arguments);
+  agent.addMessage({ id: randomUUID(), role: "tool", toolCallId: call.id, content: `painted ${wanted}` });
+  await agent.runAgent({ tools });
+  assert.deepEqual(results(agent), ["painted red"]);
+  assert.equal(textOf(agent), "It is painted red.");
+  await agent.runAgent({ tools });
+  assert.equal(textOf(agent), "It is painted red.");
 }
 
 const yes = { status: "resolved", payload: { approved: true, reason: "a good reason" } };
@@ -143,6 +159,7 @@ for (const [name, check] of Object.entries({
   repeated,
   nothing,
   refused,
+  pageTools,
 })) {
   await check();
   console.log(`ag-ui: ${name}`);
