@@ -861,8 +861,20 @@ REQUIREMENTS = (
         says="POST /mcp, a stateless subset.",
         tests=(
             "packages/lib-server/tests/test_mcp.py::test_the_agents_of_the_server_are_tools_and_their_calls_are_runs",
-            "packages/lib-server/tests/test_mcp.py::test_a_caller_without_credentials_or_scope_is_refused",
+            "packages/lib-server/tests/test_mcp.py::test_without_a_session_there_is_only_post",
             "packages/lib-server/tests/test_mcp.py::test_a_request_is_answered_with_the_status_of_the_protocol",
+        ),
+    ),
+    Requirement(
+        id="server.mcp.edge",
+        source="Authentication",
+        says="POST /mcp is behind authentication and limits, and origins are checked.",
+        tests=(
+            "packages/lib-server/tests/test_mcp.py::test_a_caller_without_credentials_or_scope_is_refused",
+            "packages/lib-server/tests/test_mcp.py::test_a_run_above_a_quota_is_a_failed_call",
+            "packages/lib-server/tests/test_mcp.py::test_a_body_above_the_limit_is_refused",
+            "packages/lib-server/tests/test_mcp.py::test_a_request_is_answered_with_the_status_of_the_protocol",
+            "packages/lib-server/tests/test_mcp_tasks.py::test_a_task_of_another_tenant_is_a_missing_one",
         ),
     ),
     Requirement(
@@ -876,7 +888,17 @@ REQUIREMENTS = (
             "packages/lib-server/tests/test_a2a.py::test_tasks_are_listed_in_pages_last_changed_first",
             "packages/lib-server/tests/test_a2a.py::test_a_task_is_cancelled_once",
             "packages/lib-server/tests/test_a2a.py::test_the_card_is_public_and_says_where_and_how_the_agent_is_reached",
+            "packages/lib-server/tests/test_a2a.py::test_history_is_as_long_as_its_reader_wants",
+            "packages/lib-server/tests/test_a2a.py::test_a_configuration_that_means_nothing_is_refused",
+            "packages/lib-server/tests/test_a2a.py::test_a_version_that_is_not_spoken_is_refused",
+            "packages/lib-server/tests/test_a2a_sdk.py::test_the_client_of_the_sdk_sends_follows_decides_lists_and_cancels",
         ),
+    ),
+    Requirement(
+        id="versioning.levels",
+        source="Versioning",
+        says="Modules are stable, provisional or experimental.",
+        tests=("tests/docs/test_docs_src.py::test_every_public_module_has_one_level_of_stability",),
     ),
     Requirement(
         id="server.runs.start",
@@ -967,6 +989,16 @@ REQUIREMENTS = (
         tests=(
             "tests/unit/mcp/test_server.py::test_a_tool_is_listed_with_its_schemas_and_its_effect",
             "tests/unit/mcp/test_stdio.py::test_every_byte_on_the_wire_is_a_message",
+            "tests/unit/mcp/test_stdio.py::test_an_agent_of_an_engine_is_served",
+        ),
+    ),
+    Requirement(
+        id="mcp.client",
+        source="Versioning",
+        says="There is a client of MCP.",
+        tests=(
+            "tests/unit/mcp/client/test_durable.py::test_an_agent_uses_the_tools_of_a_server",
+            "tests/unit/mcp/client/test_hostile.py::test_a_run_goes_on_after_its_call",
         ),
     ),
     Requirement(
