@@ -18,7 +18,7 @@ from contextlib import ExitStack, aclosing, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from breaker import Breaker
 
@@ -30,7 +30,9 @@ from lib.errors import NotPending, StoreError
 from lib.events import Event, NewEvent
 from lib.events import kinds as k
 from lib.llm import FunctionClient, Message, Reply, ToolCall, ToolResult, ToolSpec
+from lib.memory import Memory, RuleExtractor
 from lib.tools import DidNotHappen, Happened, Tool, ToolContext, tool
+from lib.vector import Record, SQLiteVectorStore
 
 ALGORITHMS = [React(), React("helper", system="helper")]
 HELPER = AgentTool("helper", "Pays and books.", "helper")
@@ -39,6 +41,9 @@ DIED = 77
 TOOLS = ("pay", "book", "look", "send")
 MARK = ToolSpec("mark", "Marks a row of the page.", {"type": "object", "properties": {}})
 TEAMS = ("reflexion", "debate", "swarm")
+REMEMBER = "remember"
+"""The scenario of an agent with a memory, in a file beside the ledger."""
+HOME = "I live in Lisbon."
 CUTS = ("cut", "lost")
 """What ends the names of the points at which a connection dies."""
 
@@ -183,6 +188,28 @@ def teams(own: Sequence[Tool]) -> list[Agent]:
     ]
 
 
+class CrashingVectors:
+    """A process's way to the facts of a memory: the process dies beside a write."""
+
+    def __init__(self, store: SQLiteVectorStore, plan: CrashPlan) -> None:
+        self._store, self._plan = store, plan
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def upsert(self, records: Sequence[Record], **options: Any) -> None:
+        point = self._plan.next("learn")
+        await self._plan.pass_by(f"{point}:before")
+        await self._store.upsert(records, **options)
+        await self._plan.pass_by(f"{point}:after")
+
+
+def memory_of(ledger: Path, plan: CrashPlan) -> Memory:
+    """Return the memory of a user, in a file that outlives the process."""
+    store = SQLiteVectorStore(ledger.with_name("facts.db"), dimension=1)
+    return Memory(cast("Any", CrashingVectors(store, plan)), extractor=RuleExtractor())
+
+
 def call_once(*names: str) -> Callable[[Sequence[Message]], Reply]:
     """Return a model that makes these calls and then says what each has answered."""
 
@@ -280,7 +307,7 @@ async def drive(
         ledger: where effects are written down.
         plan: when to die.
         attempt: how many hours later it is.
-        order: "go", "delegate", "client", "session", or one of the teams.
+        order: "go", "delegate", "client", "session", "remember", or one of the teams.
     """
     own = tools(ledger, plan)
     handlers: list[Any] = [
@@ -290,6 +317,9 @@ async def drive(
     ]
     clock = ImpatientClock(attempt) if plan.cuts else LaterClock(attempt)
     agents = teams(own) if order in TEAMS else []
+    if order == REMEMBER:
+        model, memory = FunctionClient(call_once("pay")), memory_of(ledger, plan)
+        agents = [Agent(model, name=REMEMBER, tools=own[:1], memory=memory)]
     engine = Engine(store, handlers, algorithms=ALGORITHMS, agents=agents, clock=clock, poll_s=0.05)
     failures = 0
     async with engine:
@@ -305,10 +335,19 @@ async def drive(
 
 
 async def ask(engine: Engine, order: str) -> dict[str, Any]:
-    agent = order if order in TEAMS else None
-    run = await engine.start(order, agent=agent, idempotency_key="the-order")
+    agent = order if order in (*TEAMS, REMEMBER) else None
+    who = {"tenant": "acme", "user": "ann"} if order == REMEMBER else {}
+    text = HOME if order == REMEMBER else order
+    run = await engine.start(text, agent=agent, idempotency_key="the-order", **who)
     result = await run.result()
     return {"outcome": result.outcome, "output": result.output}
+
+
+async def facts_of(ledger: Path) -> list[tuple[str, int]]:
+    """Return what is remembered of the user, superseded facts included, and how often it came."""
+    async with Memory(ledger.with_name("facts.db")) as memory:
+        facts = await memory.list(tenant="acme", user="ann", superseded=True)
+        return [(fact.text, fact.times) for fact in facts]
 
 
 async def ask_as_client(engine: Engine, order: str) -> dict[str, Any]:

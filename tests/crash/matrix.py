@@ -2,14 +2,14 @@
 
 Called as `matrix.py STORE [URL]`, with the URL of a running server if the store has one. The
 scenarios: `go` (the agent acts itself), `delegate` (it has another one act), `client` (its client
-makes a call), `session` (two turns are sent before anything is driven), and `reflexion`, `debate`
-and `swarm`, each a kind of team.
+makes a call), `session` (two turns are sent before anything is driven), `remember` (what the user
+says enters a memory), and `reflexion`, `debate` and `swarm`, each a kind of team.
 
 Every point of a scenario is a first crash, on every store. Each point that is passed after a first
 crash can be a second one; of those, a store takes each n-th as its line in `places.py` says,
 beginning elsewhere after each first crash, so that in the end each stretch of a run has been died
 in twice. With LIB_TEST_LONG=1 it takes all of them. On servers, every append but those of
-teams is also one at which the connection dies and not the process.
+teams and memories is also one at which the connection dies and not the process.
 
 Each attempt is a forked process of its own, so that the whole matrix takes seconds; but see
 `places.py` on memory.
@@ -31,7 +31,17 @@ from typing import Any, NoReturn
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from agent import ALGORITHMS, CUTS, DIED, TEAMS, CrashPlan, LaterClock, drive
+from agent import (
+    ALGORITHMS,
+    CUTS,
+    DIED,
+    REMEMBER,
+    TEAMS,
+    CrashPlan,
+    LaterClock,
+    drive,
+    facts_of,
+)
 from places import STORES, Place
 
 from lib.algorithms import by_config
@@ -43,8 +53,10 @@ MAX_ATTEMPTS = 4
 KIND = STORES[sys.argv[1]]
 URL = sys.argv[2] if len(sys.argv) > 2 else KIND.start()
 SCENARIOS = os.environ.get(
-    "CRASH_SCENARIOS", " ".join(("go", "delegate", "client", "session", *TEAMS))
+    "CRASH_SCENARIOS", " ".join(("go", "delegate", "client", "session", REMEMBER, *TEAMS))
 ).split()
+SHORT = (REMEMBER, *TEAMS)
+"""The scenarios in which a store meets nothing new, with fewer second crashes and no cuts."""
 LONG = bool(os.environ.get("LIB_TEST_LONG"))
 # Processes die here, machines do not: a file system in memory is as good, and faster.
 WHERE = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -57,7 +69,8 @@ async def play(place: Place, plan: CrashPlan, number: int, order: str) -> dict[s
     """Drive the order until it ends or the plan strikes; then look at the logs."""
     async with KIND.crashing(place, plan, number) as store:
         result = await drive(store, place.ledger, plan, attempt=number, order=order)
-    return {**result, "seen": plan.seen, **await verified(place, number)}
+    facts = await facts_of(place.ledger) if order == REMEMBER else []
+    return {**result, "seen": plan.seen, "facts": facts, **await verified(place, number)}
 
 
 async def verified(place: Place, number: int) -> dict[str, Any]:
@@ -176,7 +189,7 @@ def warm_up() -> None:
 def share(order: str, seen: list[str], number: int, shares: int) -> NoReturn:
     """Die at each n-th of the points, and again at points after that, then exit."""
     name = f"crash_{number}"
-    cuts = KIND.breaker is not None and order not in TEAMS  # the store meets nothing new in those
+    cuts = KIND.breaker is not None and order not in SHORT
     for place, first in list(enumerate(seen))[number::shares]:
         once = write(case(order, [first], name))
         for second in spread(order, once.get("seen", []), place):

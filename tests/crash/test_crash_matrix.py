@@ -51,9 +51,12 @@ def cases(all_cases: Cases, scenario: str) -> Cases:
 
 
 TEAMS = ("reflexion", "debate", "swarm")
-each_scenario = pytest.mark.parametrize("scenario", ["go", "delegate", "client", "session", *TEAMS])
+each_scenario = pytest.mark.parametrize(
+    "scenario", ["go", "delegate", "client", "session", "remember", *TEAMS]
+)
 ONLY_GO = pytest.mark.parametrize("scenario", ["go"])
 ONLY_DELEGATE = pytest.mark.parametrize("scenario", ["delegate"])
+ONLY_REMEMBER = pytest.mark.parametrize("scenario", ["remember"])
 ONLY_SESSION = pytest.mark.parametrize("scenario", ["session"])
 
 
@@ -79,6 +82,7 @@ def test_a_run_passes_every_expected_crash_point(cases: Cases, scenario: str) ->
             18,
             [f"{tool}:{n}" for tool in ("pay", "book", "look", "send") for n in (1, 2)],
         ),
+        "remember": (7, ["pay:1", "learn:1"]),
         "reflexion": (9, ["pay:1"]),
         "debate": (9, ["pay:1", "book:1"]),
         "swarm": (8, ["pay:1", "look:1"]),
@@ -151,6 +155,7 @@ def test_the_answer_equals_that_of_an_undisturbed_run_except_for_unknown_payment
             "client": "pay-1=pay done mark-1=marked",
             "session": "pay-1=pay done book-1=book done look-1=look done send-1=send done | "
             "pay-2=pay done book-2=book done look-2=look done send-2=send done",
+            "remember": "pay-1=pay done",
             "reflexion": "improved pay-1=pay done",
             "debate": "pay-1=pay done book-1=book done",
             "swarm": "pay-1=pay done",
@@ -183,6 +188,12 @@ def test_a_payment_is_unknown_only_if_the_process_died_between_its_intent_and_it
 def test_a_delegated_payment_happens_exactly_once(cases: Cases) -> None:
     for case in cases:
         assert len(case["ledger"]) <= 1, case
+
+
+@ONLY_REMEMBER
+def test_what_a_user_has_said_is_remembered_once(cases: Cases) -> None:
+    for case in cases:
+        assert case["facts"] == [["The user lives in Lisbon.", 1]], case
 
 
 @ONLY_SESSION
