@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from traceback import format_exception
 from typing import Any, cast
 
@@ -401,6 +402,25 @@ async def test_an_error_in_a_stream_is_an_error(wire: Wire) -> None:
 
 
 @each_wire
+@both_ways
+async def test_the_name_of_a_request_is_on_its_reply_and_on_its_error(
+    wire: Wire, *, stream: bool
+) -> None:
+    def named(answer: Raw, **changes: Any) -> Raw:
+        return replace(answer, headers={**answer.headers, "x-request-id": "req_7"}, **changes)
+
+    if stream:
+        async with connected(wire, [named(wire.unknown)]) as (client, _):
+            reply = await call(client, stream=True)
+            assert reply.request_id == "req_7"
+            assert reply_from_json(reply_to_json(reply)) == reply
+    half = named(wire.unknown, body=wire.unknown.body[: len(wire.unknown.body) // 3])
+    for answer in (named(wire.failing), named(wire.malformed), half, replace(half, cut=True)):
+        async with connected(wire, [answer]) as (client, _):
+            assert (await failure(client, stream=stream)).request_id == "req_7"
+
+
+@each_wire
 async def test_a_piece_that_cannot_be_read_is_an_error(wire: Wire) -> None:
     async with connected(wire, [wire.malformed]) as (client, _):
         error = await failure(client, stream=True)
@@ -435,6 +455,8 @@ async def test_what_no_release_knows_is_no_error(wire: Wire) -> None:
         reply = await call(client, stream=True)
         assert (reply.text, reply.stop) == ("hi", "stop")
         resumed([reply.message])
+        kept = [part for part in reply.parts if isinstance(part, Opaque)]
+        assert bool(kept) == wire.keeps_unknown
 
 
 def _head(wire: Wire) -> bytes:

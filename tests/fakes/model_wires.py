@@ -59,6 +59,7 @@ class Wire:
         refusals: True if the wire has a reason to stop for them.
         error_flag: True if a tool's failure has a field.
         ids: True if answers have a name.
+        keeps_unknown: True if a block that no release knows is kept.
     """
 
     serve: Callable[..., ModelServer]
@@ -79,6 +80,7 @@ class Wire:
     refusals: bool = True
     error_flag: bool = True
     ids: bool = True
+    keeps_unknown: bool = True
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
@@ -234,6 +236,7 @@ WIRES: Final[Mapping[str, Wire]] = {
         modalities=frozenset({"text", "image", "audio", "file"}),
         thinking=False,
         cache_writes=False,
+        keeps_unknown=False,
     ),
     "responses": Wire(
         **_OPENAI,
@@ -305,6 +308,7 @@ WIRES: Final[Mapping[str, Wire]] = {
         reasoning_tokens=False,
         cache_writes=False,
         error_flag=False,
+        keeps_unknown=False,
     ),
     "ollama": Wire(
         serve=OllamaServer,
@@ -324,6 +328,7 @@ WIRES: Final[Mapping[str, Wire]] = {
         refusals=False,
         error_flag=False,
         ids=False,
+        keeps_unknown=False,
     ),
     "vertex": Wire(**_GEMINI, connect=_vertex_client),
 }

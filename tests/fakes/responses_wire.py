@@ -63,6 +63,9 @@ class ResponsesDialect:
     piece_chars: int = 5
 
 
+STRANGER: Final = {"type": "telepathy_call", "id": "tp_1", "status": "completed"}
+"""An item of a type that no release knows."""
+
 RESPONSES_DIALECTS: Final[Mapping[str, ResponsesDialect]] = {
     "openai": ResponsesDialect(),
     "strangers": ResponsesDialect(strangers=True, comments=True, newline="\r\n"),
@@ -77,8 +80,7 @@ RESPONSES_DIALECTS: Final[Mapping[str, ResponsesDialect]] = {
 def items_of(reply: Reply, dialect: ResponsesDialect) -> list[dict[str, Any]]:
     """Return the reply's parts as output items."""
     items = [_item(part, number, reply, dialect) for number, part in enumerate(reply.parts)]
-    stranger = [{"type": "telepathy_call", "id": "tp_1", "status": "completed"}]
-    return [*stranger, *items] if dialect.strangers else items
+    return [dict(STRANGER), *items] if dialect.strangers else items
 
 
 def _item(part: Part, number: int, reply: Reply, dialect: ResponsesDialect) -> dict[str, Any]:

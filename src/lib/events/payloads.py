@@ -295,6 +295,7 @@ _USAGE: Final = _object(
     output_tokens=_NUMBER,
     cache_read_tokens=_NUMBER,
     cache_write_tokens=_NUMBER,
+    cache_write_1h_tokens=_NUMBER,
     reasoning_tokens=_NUMBER,
     cost=_or_null(_NUMBER),
 )
@@ -306,6 +307,7 @@ _REPLY: Final = _object(
     model=_TEXT,
     id=_TEXT,
     state=_or_null(_OBJECT),
+    request_id=_TEXT,
 )
 _SPEND: Final = _object(
     "a spend",

@@ -31,7 +31,10 @@ _HINTS: Final[Mapping[int, str]] = {
     404: "check the model's name and base_url",
     413: "the request is too large",
 }
-_REQUEST_IDS: Final = ("request-id", "x-request-id", "x-amzn-requestid", "mistral-correlation-id")
+_REQUEST_IDS: Final = (
+    *("request-id", "x-request-id", "x-amzn-requestid", "mistral-correlation-id"),
+    "x-litellm-call-id",
+)
 _REQUEST_ID: Final = re.compile(r"[\w.:/+=-]{4,128}")
 _DELAY: Final = re.compile(r"(\d+(?:\.\d+)?)s")
 _CODE: Final = re.compile(r"[A-Za-z][A-Za-z_.]{2,47}")  # digits could be a key's
@@ -101,6 +104,7 @@ def reported_error(error: Any, failure: type[E]) -> E:
         f"the server reports an error: {facts}" if facts else "the server reports an error",
         status=status,
         retryable=_may_pass(500 if status is None else status, codes, None),
+        retry_after_s=_delay_s(error),
     )
 
 

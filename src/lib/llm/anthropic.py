@@ -79,6 +79,7 @@ _STOPS: Final[Mapping[str, Stop]] = {
     "tool_use": "tool_calls",
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
+    "pause_turn": "length",
     "refusal": "content_filter",
 }
 
@@ -354,6 +355,7 @@ class ReplyBuilder:
         self._id = self._model = self._stop = ""
         self.complete: bool = False
         self.ended: bool = False
+        self.request_id: str = ""
 
     def add(self, chunk: Any, *, whole: bool = False) -> list[Delta]:
         """Take an event, or the one message of an answer that is no stream; return what it adds.
@@ -491,6 +493,9 @@ def _usage(value: Mapping[str, Any]) -> Usage:
         output_tokens=fields.count(value, "output_tokens"),
         cache_read_tokens=read,
         cache_write_tokens=written,
+        cache_write_1h_tokens=fields.count(
+            fields.mapping(value, "cache_creation"), "ephemeral_1h_input_tokens"
+        ),
         reasoning_tokens=fields.count(details, "thinking_tokens"),
     )
 

@@ -23,8 +23,7 @@ from urllib.parse import quote
 
 from lib._util.json import canonical
 from lib.errors import InvalidReply, LLMError, MissingDriver, UnsupportedModality
-from lib.http.client import Answer
-from lib.http.failures import reported_error, request_id
+from lib.http.failures import reported_error
 from lib.llm.api import fields
 from lib.llm.api.blocks import Blocks
 from lib.llm.api.client import ClientOptions, used_ids
@@ -52,7 +51,7 @@ from lib.llm.api.prefixes import (
     needed_thinking,
     request_digest,
 )
-from lib.llm.api.streams import Builder, Decoder, ServerEvent, read_json
+from lib.llm.api.streams import Decoder, ServerEvent, read_json
 from lib.llm.api.wire import ModelCall, Settings, WireClient, read_settings, stops
 from lib.llm.client import Delta, Output, Reply, Stop, ToolSpec, Usage
 from lib.llm.messages import Message
@@ -109,7 +108,11 @@ _STOPS: Final[Mapping[str, Stop]] = {
     "guardrail_intervened": "content_filter",
 }
 _MALFORMED: Final = frozenset({"malformed_model_output", "malformed_tool_use"})
-_STATUSES: Final = {"throttlingException": 429, "validationException": 400}
+_STATUSES: Final = {
+    "serviceUnavailableException": 503,
+    "throttlingException": 429,
+    "validationException": 400,
+}
 _EMPTY: Final = "(empty)"
 
 
@@ -192,10 +195,6 @@ class BedrockClient(WireClient):
             return {}
         # In a thread: credentials come from files, other processes and servers, and expire.
         return await asyncio.to_thread(self._sign, url, content)
-
-    def _answered(self, builder: Builder, answer: Answer) -> None:
-        if isinstance(builder, ReplyBuilder):
-            builder.id = request_id(answer.headers) or ""
 
 
 def _signer(region: str, profile: str | None) -> Callable[[str, bytes], Mapping[str, str]]:
@@ -471,7 +470,7 @@ class ReplyBuilder:
     """Takes the server's events and gives deltas, then the reply.
 
     Attributes:
-        id: the name of the answer, which stands in a header.
+        request_id: the name of the request, and of its answer; it stands in a header.
         complete: the model has stopped, so that the reply is whole.
         ended: the usage has come, too.
     """
@@ -498,7 +497,7 @@ class ReplyBuilder:
         self._origin, self._model, self._request = origin, model, request
         self._usage = Usage()
         self._stop = ""
-        self.id: str = ""
+        self.request_id: str = ""
         self.complete: bool = False
         self.ended: bool = False
 
@@ -557,7 +556,7 @@ class ReplyBuilder:
             raise InvalidReply("the model wrote what the server cannot read", retryable=True)
         stop: Stop = _STOPS.get(self._stop, "other")
         parts, stop = self._blocks.end(stop, complete=self.complete, cut_off=stop == "length")
-        return Reply(parts, self._usage, stop, self._model, self.id)
+        return Reply(parts, self._usage, stop, self._model, self.request_id)
 
     def _start(self, number: int, block: Mapping[str, Any]) -> list[Delta]:
         """Take a block, or the start of one."""
@@ -615,6 +614,11 @@ def _usage(value: Mapping[str, Any]) -> Usage:
         output_tokens=fields.count(value, "outputTokens"),
         cache_read_tokens=read,
         cache_write_tokens=written,
+        cache_write_1h_tokens=sum(
+            fields.count(each, "inputTokens")
+            for each in fields.mappings(value, "cacheDetails")
+            if each.get("ttl") == "1h"
+        ),
     )
 
 

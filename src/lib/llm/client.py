@@ -41,6 +41,7 @@ class Usage:
         output_tokens: all of the output, reasoning included.
         cache_read_tokens: the part of the input that the provider's cache held.
         cache_write_tokens: the part of the input that the provider put into its cache.
+        cache_write_1h_tokens: the part of that which it keeps for an hour, at a price of its own.
         reasoning_tokens: the part of the output that the model wrote for itself.
         cost: in US dollars, None if unknown.
     """
@@ -49,6 +50,7 @@ class Usage:
     output_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
+    cache_write_1h_tokens: int = 0
     reasoning_tokens: int = 0
     cost: float | None = None
 
@@ -59,6 +61,7 @@ class Usage:
             output_tokens=self.output_tokens + other.output_tokens,
             cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
             cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            cache_write_1h_tokens=self.cache_write_1h_tokens + other.cache_write_1h_tokens,
             reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
             cost=sum(costs) if costs else None,
         )
@@ -69,6 +72,7 @@ _COUNTS: Final = (
     "output_tokens",
     "cache_read_tokens",
     "cache_write_tokens",
+    "cache_write_1h_tokens",
     "reasoning_tokens",
 )
 
@@ -98,6 +102,8 @@ class Reply:
         model: the model that answered, as the provider names it.
         id: the provider's name for this answer.
         state: the provider's handle on the conversation, for the next call's `state=`.
+        request_id: the server's name for the request, which its support asks for; "" if it has
+            none beside `id`.
     """
 
     parts: tuple[Part, ...]
@@ -106,6 +112,7 @@ class Reply:
     model: str = ""
     id: str = ""
     state: dict[str, Any] | None = None
+    request_id: str = ""
 
     @property
     def message(self) -> Message:
@@ -136,6 +143,8 @@ def reply_to_json(reply: Reply) -> dict[str, Any]:
         out["id"] = reply.id
     if reply.state is not None:
         out["state"] = reply.state
+    if reply.request_id:
+        out["request_id"] = reply.request_id
     return out
 
 
@@ -153,6 +162,7 @@ def reply_from_json(value: Mapping[str, Any]) -> Reply:
         model=value.get("model", ""),
         id=value.get("id", ""),
         state=value.get("state"),
+        request_id=value.get("request_id", ""),
     )
 
 

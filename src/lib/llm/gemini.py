@@ -99,6 +99,8 @@ class GeminiClient(WireClient):
 
     See `WireClient` for what all such clients have in common. `parallel_tool_calls` has no field
     here and is left out; all other settings of `generationConfig` go in as `generationConfig`.
+    With `cachedContent`, the name of a cache that you have made, its instructions and tools count:
+    those of the call are left out.
     """
 
     name = _WIRE
@@ -215,12 +217,14 @@ def build_body(
         else:
             config |= {"responseMimeType": "application/json", "responseJsonSchema": schema}
     body: dict[str, Any] = {}
-    if instructions:
+    cached = "cachedContent" in settings.rest  # by name: it holds instructions and tools
+    if instructions and not cached:
         body["systemInstruction"] = {"parts": [{"text": text} for text in instructions]}
     body["contents"] = _contents(call, origin)
-    if call.tools:
+    choice = _tool_config(settings)
+    if call.tools and not cached:
         body["tools"] = [{"functionDeclarations": [*map(_declaration, call.tools)]}]
-        body |= _tool_config(settings)
+        body |= choice
     if config:
         body["generationConfig"] = config
     return {**body, **settings.rest}
@@ -384,6 +388,7 @@ class ReplyBuilder:
         self._blocked = False
         self.complete: bool = False
         self.ended: bool = False
+        self.request_id: str = ""
 
     def add(self, chunk: Any, *, whole: bool = False) -> list[Delta]:
         """Take a response and return what it adds.

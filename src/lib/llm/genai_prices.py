@@ -18,6 +18,7 @@ _RATES: Final = {
     "output_tokens": "output_mtok",
     "cache_read_tokens": "cache_read_mtok",
     "cache_write_tokens": "cache_write_mtok",
+    "cache_write_1h_tokens": "cache_write_1h_mtok",
 }
 """Each count, and the rate without which it has no price. The table itself would charge what has
 no rate of its own at the rate of what it is part of, and the rest not at all."""
@@ -43,8 +44,7 @@ class GenAIPrices:
 
     It never uses the network, not even where other code in the process keeps genai-prices up to
     date. It knows prices that have changed, depend on the hour, or on the length of the input. It
-    does not know discounts, batches, service tiers, nor cache entries that live longer than the
-    provider's default.
+    does not know discounts, batches and service tiers.
     """
 
     def __init__(self, provider: str | None = None) -> None:

@@ -263,6 +263,7 @@ class OllamaBuilder:
         self._stop = self._model = ""
         self.complete: bool = False
         self.ended: bool = False
+        self.request_id: str = ""
 
     def add(self, chunk: Any, *, whole: bool = False) -> list[Delta]:
         """Take one object and return what it adds.

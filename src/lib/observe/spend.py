@@ -26,6 +26,7 @@ _COUNTS: Final = (
     "cache_write_tokens",
     "reasoning_tokens",
 )
+_LONG: Final = "cache_write_1h_tokens"  # a part of the writes, with a price of its own
 _EXACT: Final = Context(prec=1000)
 """Wide enough for any sum of costs that `as_cost` passes: no order of adding them loses a digit."""
 
@@ -189,7 +190,8 @@ class SpendFold:
         counts = {name: _count(usage.get(name)) for name in _COUNTS}
         model, cost = _name(payloads, "model"), as_cost(usage.get("cost"))
         if cost is None and self._prices is not None and model is not None:
-            used = {name: count for name, count in counts.items() if count}
+            parts = {**counts, _LONG: _count(usage.get(_LONG))}
+            used = {name: count for name, count in parts.items() if count}
             priced = self._prices.price(_name(payloads, "provider"), model, used, event.at)
             cost = as_cost(priced)
         amount, unpriced = (Decimal(0), 1) if cost is None else (cost, 0)

@@ -96,6 +96,29 @@ async def test_marks_of_the_cache_have_their_time(
         assert "cache_control" not in body["tools"][0]
 
 
+async def test_what_is_kept_for_an_hour_is_counted_apart_since_it_costs_more() -> None:
+    usage = {
+        "input_tokens": 5,
+        "cache_creation_input_tokens": 90,
+        "cache_creation": {"ephemeral_5m_input_tokens": 20, "ephemeral_1h_input_tokens": 70},
+    }
+    message = {"type": "message", "id": "1", "content": [], "usage": usage}
+
+    answer = Raw(body=json.dumps(message).encode(), headers=JSON)
+    async with AnthropicServer([answer]) as server, anthropic(server, cache="1h") as client:
+        reply = await client.complete(HI)
+
+    assert reply.usage == Usage(input_tokens=95, cache_write_tokens=90, cache_write_1h_tokens=70)
+
+
+async def test_an_answer_that_the_server_interrupts_is_cut_off() -> None:
+    message = {"type": "message", "id": "1", "content": [], "stop_reason": "pause_turn"}
+
+    answer = Raw(body=json.dumps(message).encode(), headers=JSON)
+    async with AnthropicServer([answer]) as server, anthropic(server) as client:
+        assert (await client.complete(HI)).stop == "length"
+
+
 async def test_redacted_thinking_and_blocks_of_the_server_go_back_as_they_came() -> None:
     used = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"q": "x"}}
     found = {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": [{"url": "u"}]}
@@ -141,7 +164,7 @@ async def test_citations_are_kept() -> None:
     async with AnthropicServer([answer]) as server, anthropic(server) as client:
         reply = await last(client)
     assert reply == Reply(
-        (Text("hi", extra={"citations": [cited]}),), stop="other", id="1", model=""
+        (Text("hi", extra={"citations": [cited]}),), stop="length", id="1", model=""
     )
 
 
@@ -305,6 +328,28 @@ async def test_a_blocked_prompt_and_a_malformed_call(*, stream: bool) -> None:
         assert caught.value.retryable
 
 
+async def test_what_stands_in_a_cache_by_name_is_left_out_of_the_request() -> None:
+    talk = [Message.system("Be brief."), *HI]
+
+    async with GeminiServer(["ok"]) as server, gemini(server) as client:
+        cached = {"cachedContent": "cachedContents/1", "tool_choice": "auto"}
+        await client.complete(talk, tools=[SPEC], settings=cached)
+        body = server.requests[0].body
+    assert body["cachedContent"] == "cachedContents/1"
+    assert body.keys().isdisjoint({"systemInstruction", "tools", "toolConfig"})
+
+
+async def test_an_error_in_a_stream_has_its_wait() -> None:
+    retry = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "7.5s"}
+    error = {"code": 429, "status": "RESOURCE_EXHAUSTED", "details": [retry]}
+    body = f"data: {json.dumps([{'error': error}])}\n\n".encode()
+
+    async with GeminiServer([Raw(body=body, headers=SSE)]) as server, gemini(server) as client:
+        with pytest.raises(LLMError) as caught:
+            await last(client)
+    assert (caught.value.status, caught.value.retry_after_s) == (429, 7.5)
+
+
 async def test_a_picture_that_the_model_made_is_an_image() -> None:
     part = {"inlineData": {"mimeType": "image/png", "data": "iVBORw=="}}
     whole = {"candidates": [{"content": {"parts": [part]}, "finishReason": "STOP"}]}
@@ -395,6 +440,7 @@ def test_a_document_has_a_name_that_no_user_wrote() -> None:
         ("throttlingException", 429, True),
         ("validationException", 400, False),
         ("modelStreamErrorException", 500, True),
+        ("serviceUnavailableException", 503, True),
     ],
 )
 async def test_an_exception_in_a_stream_has_its_status(
@@ -411,6 +457,18 @@ async def test_an_exception_in_a_stream_has_its_status(
             with pytest.raises(LLMError, match=name) as caught:
                 await last(client)
     assert (caught.value.status, caught.value.retryable) == (status, retryable)
+
+
+async def test_bedrock_counts_apart_what_is_kept_for_an_hour() -> None:
+    details = [{"ttl": "5m", "inputTokens": 20}, {"ttl": "1h", "inputTokens": 70}]
+    usage = {"inputTokens": 5, "cacheWriteInputTokens": 90, "cacheDetails": details}
+    answer = {"output": {"message": {"content": [{"text": "x"}]}}, "usage": usage}
+
+    async with BedrockServer([Raw(body=json.dumps(answer).encode(), headers=JSON)]) as server:
+        options: dict[str, Any] = {"region": "r", "api_key": API_KEY, "base_url": server.base_url}
+        async with BedrockClient("m", **options) as client:
+            used = (await client.complete(HI)).usage
+    assert used == Usage(input_tokens=95, cache_write_tokens=90, cache_write_1h_tokens=70)
 
 
 @pytest.mark.parametrize("ending", [["messageStop"], ["metadata"], []])

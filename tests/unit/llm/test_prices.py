@@ -118,6 +118,13 @@ def test_cached_input_is_part_of_the_input_and_has_its_own_rate(book: GenAIPrice
     assert book.price("anthropic", "claude-sonnet-4-5", used, AT) == Decimal("0.001995")
 
 
+def test_what_the_cache_keeps_for_an_hour_has_its_own_rate(book: GenAIPrices) -> None:
+    used = {"input_tokens": 1000, "cache_write_tokens": 300, "cache_write_1h_tokens": 100}
+
+    # 700 at $3, 200 at $3.75, 100 at $6 a million
+    assert book.price("anthropic", "claude-sonnet-4-5", used, AT) == Decimal("0.00345")
+
+
 @pytest.mark.parametrize("cached", ["cache_read_tokens", "cache_write_tokens"])
 def test_cached_input_without_a_rate_is_unknown_and_never_at_the_full_rate(
     book: GenAIPrices, cached: str

@@ -15,18 +15,20 @@ from fakes.llm_server import API_KEY, refused
 from fakes.responses_server import ResponsesServer
 from fakes.responses_wire import (
     RESPONSES_DIALECTS,
+    STRANGER,
     ResponsesDialect,
     event_stream,
     events_of,
     response,
 )
 from lib.llm import Delta, Message, Reply, Text, Thinking, ToolCall, Usage
-from lib.llm.api.conversation import Origin, unsealed
+from lib.llm.api.conversation import Origin, provider_block, unsealed
 from lib.llm.api.streams import END_OF_STREAM, EventDecoder
 from lib.llm.client import Stop
 from lib.llm.parts import Part
 from lib.llm.responses.client import take_event
 from lib.llm.responses.reply import ReplyBuilder
+from lib.llm.responses.request import WIRE
 
 from .responses_kit import HI, HOST, SPEC, connected
 
@@ -62,12 +64,14 @@ def replies(draw: st.DrawFn) -> Reply:
 
 
 def as_decoded(reply: Reply, dialect: ResponsesDialect) -> Reply:
-    """Return the reply without what the dialect leaves out."""
-    parts = [
+    """Return the reply without what the dialect leaves out, and with what it adds."""
+    added = provider_block(WIRE, Origin(HOST), STRANGER)
+    parts: list[Part] = [
         Thinking(part.text) if isinstance(part, Thinking) and not dialect.sealed else part
         for part in reply.parts
     ]
     parts = [part for part in parts if not isinstance(part, Thinking) or part != Thinking("")]
+    parts = [added, *parts] if dialect.strangers else parts
     return replace(reply, parts=tuple(parts), usage=reply.usage if dialect.usage else Usage())
 
 

@@ -12,6 +12,7 @@ from lib.errors import InvalidReply, LLMError
 from lib.llm import (
     Delta,
     Message,
+    Opaque,
     Reply,
     Text,
     Thinking,
@@ -129,11 +130,12 @@ def test_a_call_that_is_cut_off_before_its_arguments_is_not_made_without_them() 
     assert read({**cut, "status": "completed"}).parts == (ToolCall("c", "look"),)
 
 
-def test_unknown_items_are_left_out() -> None:
+def test_unknown_items_are_kept_as_they_are() -> None:
     stranger = {"type": "web_search_call", "id": "ws_1"}
     answer = read(stranger, 7, None, message(), message(text("found")))
 
-    assert answer.parts == (Text("found"),)
+    own = {"wire": "responses", "server": SERVER, "block": stranger}
+    assert answer.parts == (Opaque({"type": "provider_block", **own}), Text("found"))
 
 
 @pytest.mark.parametrize(
@@ -290,3 +292,20 @@ def test_whatever_a_server_says_is_a_reply_or_a_typed_error(
         answer = building.reply()
         assert reply_from_json(json.loads(json.dumps(reply_to_json(answer)))) == answer
         build_body([Message.user("hi"), answer.message], model="m")
+
+
+def test_what_is_sealed_goes_back_and_what_is_not_is_only_kept() -> None:
+    compacted = {"type": "compaction", "id": "cmp_1", "encrypted_content": "seal"}
+    searched = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
+
+    reply = read(searched, compacted, message(text("Found.")))
+
+    assert reply.text == "Found."
+    assert [part.data["block"] for part in reply.parts if isinstance(part, Opaque)] == [
+        searched,
+        compacted,
+    ]
+    again = reply_from_json(json.loads(json.dumps(reply_to_json(reply))))
+    for server, expected in ((SERVER, [compacted]), ("elsewhere", [])):
+        items = build_body([again.message], model="m", server=server)["input"]
+        assert [item for item in items if "role" not in item] == expected

@@ -105,6 +105,15 @@ def test_a_stated_cost_comes_before_the_price_and_the_price_before_not_knowing()
     assert (spend.models[None].unpriced, spend.total.known_cost) == (1, Decimal("0.1"))
 
 
+def test_what_a_cache_keeps_for_an_hour_is_known_to_the_price() -> None:
+    prices = Prices()
+    written = {**USED, "cache_write_tokens": 90, "cache_write_1h_tokens": 70}
+
+    spend_of(make_log(START, call_payload(), answered(model="m", usage=written)), prices=prices)
+
+    assert prices.queries == [(None, "m", written, at(2.0))]
+
+
 @pytest.mark.parametrize(
     ("requested", "replied", "model"),
     [

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import replace
 from typing import Any, ClassVar, Final, Self, TypedDict, TypeVar
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
@@ -13,7 +14,7 @@ from lib._util.repeated import RepeatedFailure
 from lib._util.trace_context import CURRENT_CALL
 from lib.errors import InvalidReply, LLMError
 from lib.http.client import Answer, HTTPClient
-from lib.http.failures import status_error
+from lib.http.failures import request_id, status_error
 from lib.llm.api.endpoint import Endpoint, host_and_port, server_of
 from lib.llm.api.streams import (
     Builder,
@@ -24,7 +25,7 @@ from lib.llm.api.streams import (
     new_call_id,
     read_json,
 )
-from lib.llm.client import Delta, check_modalities
+from lib.llm.client import Delta, Reply, check_modalities
 from lib.llm.messages import Message
 from lib.llm.parts import ToolCall
 
@@ -137,7 +138,7 @@ class ModelClient:
     async def _fill(self, builder: Builder, path: str, body: Mapping[str, Any]) -> None:
         """Give the builder the whole answer."""
         async with self._post(path, body, accept="application/json") as answer:
-            self._answered(builder, answer)
+            builder.request_id = request_id(answer.headers) or ""
             builder.add(read_json(await answer.read()), whole=True)
 
     @asynccontextmanager
@@ -150,7 +151,7 @@ class ModelClient:
     ) -> AsyncGenerator[AsyncGenerator[Delta]]:
         """Give the builder the answer as it comes; what is yielded yields what that adds."""
         async with self._post(path, body, accept=self._accept) as answer:
-            self._answered(builder, answer)
+            builder.request_id = request_id(answer.headers) or ""
             async with aclosing(deltas(answer, builder, take, self._decoder())) as pieces:
                 yield pieces
 
@@ -158,8 +159,13 @@ class ModelClient:
         """Return what finds the events in the bytes of a stream."""
         return EventDecoder()
 
-    def _answered(self, builder: Builder, answer: Answer) -> None:
-        """Give the builder what stands in the headers of the answer; nothing does for most."""
+    def _reply(self, builder: Builder) -> Reply:
+        """Return what the builder has made of an answer, or raise its error, with its name."""
+        try:
+            return replace(builder.reply(), request_id=builder.request_id)
+        except LLMError as error:
+            error.request_id = builder.request_id or None
+            raise
 
     def _refusal(self, answer: Answer, start: bytes, body: Mapping[str, Any]) -> LLMError:
         """Return the error of an answer whose status is not 200.
@@ -198,7 +204,11 @@ class ModelClient:
                 raise self._refusal(answer, await answer.read_start(), body)
             if answer.media_type == "text/html":
                 raise InvalidReply("the server answered with a web page: check base_url")
-            yield answer
+            try:
+                yield answer
+            except LLMError as error:
+                error.request_id = error.request_id or request_id(answer.headers)
+                raise
 
 
 def _traced() -> dict[str, str]:

@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol, TypeVar
 from lib._util.json import parse
 from lib.errors import InvalidReply, LLMError
 from lib.http.client import Answer
-from lib.llm.client import Delta
+from lib.llm.client import Delta, Reply
 
 END_OF_STREAM: Final = b"\n\n"
 """What to feed last: it completes an event that has no blank line."""
@@ -97,13 +97,23 @@ class Builder(Protocol):
     Attributes:
         complete: the reply is whole, whatever may follow.
         ended: the server has sent its mark of the end.
+        request_id: the server's name for the request, from a header; "" for none.
     """
 
     complete: bool
     ended: bool
+    request_id: str
 
     def add(self, chunk: Any, *, whole: bool = False) -> list[Delta]:
         """Take a JSON value of the server, all of an answer where `whole`; return what it adds."""
+        ...
+
+    def reply(self) -> Reply:
+        """Return the reply.
+
+        Raises:
+            InvalidReply: it is not complete, or cannot be read.
+        """
         ...
 
 

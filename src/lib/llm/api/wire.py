@@ -115,14 +115,6 @@ class WireBuilder(Builder, Protocol):
         """
         ...
 
-    def reply(self) -> Reply:
-        """Return the reply.
-
-        Raises:
-            InvalidReply: it is not complete, or cannot be read.
-        """
-        ...
-
 
 class WireClient(ModelClient, ABC):
     """Speaks one provider's own wire.
@@ -192,7 +184,7 @@ class WireClient(ModelClient, ABC):
         body = self._body(call)
         builder = self._builder(call, body)
         await self._fill(builder, self._path(call), body)
-        return builder.reply()
+        return self._reply(builder)
 
     async def stream(
         self,
@@ -222,7 +214,7 @@ class WireClient(ModelClient, ABC):
         async with self._filling(builder, self._path(call), body, _take) as pieces:
             async for delta in pieces:
                 yield delta
-        yield builder.reply()
+        yield self._reply(builder)
 
 
 def _take(event: ServerEvent, builder: WireBuilder) -> Iterable[Delta]:

@@ -183,7 +183,7 @@ class ChatClient(ModelClient):
         )
 
     def _finished(self, builder: ReplyBuilder, output: Output | None) -> Reply:
-        reply = builder.reply()
+        reply = self._reply(builder)
         return reply if output is None or not self._output_tool else without_final_call(reply)
 
 

@@ -70,6 +70,7 @@ class ReplyBuilder:
         self._refused = False
         self.complete: bool = False
         self.ended: bool = False
+        self.request_id: str = ""
 
     def add(self, chunk: Any, *, whole: bool = False) -> list[Delta]:
         """Take one chunk and return what it adds.

@@ -118,7 +118,7 @@ class OpenAIClient(ModelClient):
         body = self._body(new, model, tools, output, settings, previous=previous, stream=False)
         builder = self._builder(messages, previous)
         await self._fill(builder, _PATH, body)
-        return builder.reply()
+        return self._reply(builder)
 
     async def stream(
         self,
@@ -140,7 +140,7 @@ class OpenAIClient(ModelClient):
         async with self._filling(builder, _PATH, body, take_event) as pieces:
             async for delta in pieces:
                 yield delta
-        yield builder.reply()
+        yield self._reply(builder)
 
     def _split(
         self, messages: Sequence[Message], state: Mapping[str, Any] | None
@@ -186,7 +186,7 @@ class OpenAIClient(ModelClient):
 
     def _leave_out(self, body: Mapping[str, Any]) -> bool:
         """Stop sending the reasoning of this body; return True if there is any."""
-        ids = {item["id"] for item in body["input"] if item.get("type") == "reasoning"}
+        ids = {item["id"] for item in body["input"] if "encrypted_content" in item}
         self._unopened |= ids
         return bool(ids)
 

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 
 from lib.errors import InvalidReply, LLMError
 from lib.llm.api import fields
-from lib.llm.api.conversation import Origin, sealed
+from lib.llm.api.conversation import Origin, provider_block, sealed
 from lib.llm.api.fields import arguments_text, read_arguments
 from lib.llm.client import Delta, Reply, Stop, ToolCallDelta, Usage
 from lib.llm.parts import Part, Text, Thinking, ToolCall
@@ -78,6 +78,7 @@ class ReplyBuilder:
         self._status = ""
         self.complete: bool = False
         self.ended: bool = False
+        self.request_id: str = ""
 
     def add(self, chunk: Any, *, whole: bool = False, name: str = "") -> list[Delta]:
         """Take one JSON value and return what it adds.
@@ -226,8 +227,10 @@ class ReplyBuilder:
                         call_id, own_ids = self._new_id(), False
                     taken.add(call_id)
                     parts.append(_tool_call(item, call_id))
+                case str() if fields.is_shallow(item):
+                    parts.append(provider_block(WIRE, Origin(self._server), item))
                 case _:
-                    pass  # of the server's own tools, which it alone needs
+                    pass
         return tuple(parts), own_ids
 
     def _stop(self, parts: Sequence[Part]) -> Stop:

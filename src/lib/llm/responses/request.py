@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 from lib._util.json import canonical
 from lib.errors import LLMError
 from lib.llm.api import fields
-from lib.llm.api.conversation import Origin, unsealed
+from lib.llm.api.conversation import Origin, own_block, unsealed
 from lib.llm.client import Output, ToolSpec
 from lib.llm.messages import Message
 from lib.llm.output import output_schema
@@ -130,7 +130,9 @@ def _assistant(message: Message, server: str) -> Iterator[dict[str, Any]]:
                 if contents and number < contents[-1]:
                     yield from _reasoning(part, server)
             case Opaque():
-                pass  # of another provider
+                # Of the server's other items, it needs back what it has sealed, as a compaction.
+                block = own_block(WIRE, Origin(server), part) or {}
+                yield from [block] if "encrypted_content" in block else []
             case _:
                 raise _misplaced(part, "assistant")
 
