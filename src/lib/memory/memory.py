@@ -505,6 +505,8 @@ class Memory:
     async def erase(self, *, tenant: str | None = None, user: str | None = None) -> int:
         """Erase what is known of a user, or of all users of a tenant; return how many facts.
 
+        What is being learned through this object is waited for, and erased as well.
+
         Args:
             tenant: whose memory; alone, all of it, with what belongs to the tenant and no user.
             user: the person.
@@ -514,12 +516,15 @@ class Memory:
         """
         store = await self._opened()
         if user is not None:
-            places = [UserRecords(store, tenant=tenant, user=user)]
+            users: list[str | None] = [user]
         elif tenant is not None:
-            places = await users_of(store, tenant)
+            users = [*await users_of(store, tenant), *(u for t, u in self._turns if t == tenant)]
         else:
             raise ValueError("expected a tenant or a user whose memory is to be erased, got none")
-        gone = sum([await each.delete() for each in places])
+        gone = 0
+        for each in dict.fromkeys(users):
+            async with self._writing(tenant, each) as records:
+                gone += await records.delete()
         await purge(store)
         return gone
 

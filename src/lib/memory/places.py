@@ -131,17 +131,15 @@ def tenant_records(store: VectorStore, tenant: str) -> TenantVectorStore:
     return TenantVectorStore(store, _name(tenant))
 
 
-async def users_of(store: VectorStore, tenant: str | None) -> list[UserRecords]:
-    """Return the records of each user of a tenant that has any."""
-    prefix = MEMORY if tenant is None else _name(tenant) + MEMORY
-    names = await store.namespaces(prefix)
-    found: list[UserRecords] = []
-    for name in names:
-        if name != prefix and not name.startswith(f"{prefix}/"):
-            continue
-        users = await _users_in(store, name)
-        found += [UserRecords(store, tenant=tenant, user=user or None) for user in users]
-    return found
+async def users_of(store: VectorStore, tenant: str) -> list[str | None]:
+    """Return the users of a tenant that have any records; None is the tenant itself."""
+    prefix = _name(tenant) + MEMORY
+    names = [
+        name
+        for name in await store.namespaces(prefix)
+        if name == prefix or name.startswith(f"{prefix}/")
+    ]
+    return [user or None for name in names for user in await _users_in(store, name)]
 
 
 async def tenants_of(store: VectorStore) -> list[tuple[str | None, str | None]]:

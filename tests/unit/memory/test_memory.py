@@ -311,6 +311,27 @@ async def test_erase_of_a_user_and_of_a_tenant() -> None:
     assert await memory.owners() == [("b", "x")]
 
 
+@pytest.mark.parametrize("whose", [ANN, {"tenant": "acme"}], ids=["user", "tenant"])
+async def test_what_is_being_learned_is_erased_too(whose: dict[str, Any]) -> None:
+    asked, answered = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: UserMessages) -> list[Candidate]:
+        asked.set()
+        await answered.wait()
+        return [Candidate(text="The user lives in Paris.", quote="I live in Paris")]
+
+    memory = Memory("memory:", extractor=slow)
+    learning = asyncio.create_task(memory.learn(["I live in Paris."], source="r", **ANN))
+    await asked.wait()
+    erasing = asyncio.create_task(memory.erase(**whose))
+    await asyncio.sleep(0)  # noqa: TID251 - lets it begin
+    answered.set()
+    await learning
+
+    assert await erasing == 1
+    assert await memory.list(**ANN) == []
+
+
 async def test_retention_by_age_and_by_recall() -> None:
     clock = ManualClock()
     memory = Memory("memory:", clock=clock)
