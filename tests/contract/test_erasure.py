@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib.util
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -12,6 +13,8 @@ from typing import Any, cast
 import pytest
 
 from lib._util.clock import SYSTEM_CLOCK
+from lib.agent import Agent
+from lib.context import Summarize
 from lib.engine import Engine
 from lib.events import (
     DirectoryBlobStore,
@@ -24,7 +27,8 @@ from lib.events.store import run_mark
 from lib.events.tenant import TenantEventStore
 from lib.events.verify import verify_store
 from lib.llm import FunctionClient, Image, Message, Reply, Text, ToolCall, ToolResult
-from lib.privacy import erase_tenant
+from lib.memory import Memory, RuleExtractor
+from lib.privacy import erase_run, erase_tenant
 from lib.testing.agents import make_engine
 from lib.testing.event_store import StoreKind
 from lib.tools import tool
@@ -166,6 +170,14 @@ class Customer:
         await session.send(f"and {self.word}")
         await TenantEventStore(store, self.tenant).set_mark("cursor", self.word)
 
+    async def talk(self, agent: Agent, engine: Engine) -> str:
+        """Say more than a request may hold, and something to remember; return the run."""
+        talked = [Message.user(self.word * 20), Message.assistant("x" * 400)] * 6
+        talk = [*talked, Message.user(f"I live in {self.word}.")]
+        run = await agent.start(engine, talk, tenant=self.tenant, user="ann")
+        assert (await run.result()).outcome == "COMPLETED"
+        return run.id
+
     async def remember(self, vectors: VectorStore) -> TenantVectorStore:
         """Leave records, of which some are replaced and some deleted."""
         view, random = TenantVectorStore(vectors, self.tenant), Random(7)
@@ -243,6 +255,49 @@ async def test_no_byte_of_an_erased_tenant_is_left(
         if name != "sqlite":  # whose last process writes its file anew
             assert await asyncio.to_thread(left, gone) == (0, 0)
     await vectors.close()
+
+    assert left(gone) == (0, 0)
+    assert all(left(stays)) or name == "sqlite in memory"
+
+
+@pytest.mark.parametrize("name", list(EVENT_STORES))
+async def test_no_byte_of_what_was_remembered_and_summed_up_is_left(
+    name: str, tmp_path: Path, customers: tuple[Customer, Customer]
+) -> None:
+    """Runs of a user are erased: their logs, the facts from them, and what points to summaries."""
+    gone, stays = customers
+    if start := STARTS.get(name):
+        start()
+    store = EVENT_STORES[name].open(tmp_path, SYSTEM_CLOCK)
+    beside = tmp_path / "beside"
+    beside.mkdir()
+    looks = look_of(name)
+    memory = Memory(beside / "facts.db", extractor=RuleExtractor())
+
+    def left(customer: Customer) -> tuple[int, int]:
+        return times(customer.word, looks(store, tmp_path)), times(customer.word, files(beside))
+
+    def think(messages: Sequence[Message]) -> str:
+        word = re.findall("mark[0-9a-f]{12}|other[0-9a-f]{12}", str(messages))[0]
+        return f"They spoke of {word}." if "You keep the memory" in messages[0].text else word
+
+    agent = Agent(FunctionClient(think, keep_calls=0), memory=memory, context=[Summarize(600)])
+    async with agent.engine(store) as engine:
+        ours, others = [[await one.talk(agent, engine) for _ in "12"] for one in customers]
+        facts = await memory.list(tenant=gone.tenant, user="ann")
+        before = await asyncio.to_thread(left, gone)
+        for run_id in ours:
+            await erase_run(store, run_id, memories=[memory])
+
+        assert before[0] > 10 or name == "sqlite in memory"
+        assert (len(facts), before[1] > 0) == (1, True)
+        marks = str(await store.marks(""))
+        assert not any(run_id in marks for run_id in ours)
+        assert any(run_id in marks for run_id in others)
+        assert await memory.list(tenant=gone.tenant, user="ann") == []
+        if name != "sqlite":  # whose last process writes its file anew
+            assert await asyncio.to_thread(left, gone) == (0, 0)
+    await memory.aclose()
 
     assert left(gone) == (0, 0)
     assert all(left(stays)) or name == "sqlite in memory"
