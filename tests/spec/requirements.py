@@ -1122,6 +1122,17 @@ REQUIREMENTS = (
         ),
     ),
     Requirement(
+        id="events.memory-ends",
+        source="Events",
+        says="A memory request is followed by its completion or its failure, after a crash, too.",
+        tests=(
+            "tests/unit/memory/test_agents.py::test_a_run_recalls_before_its_first_call_and_remembers_after_its_last",
+            "tests/unit/memory/test_agents.py::test_a_memory_that_fails_fails_no_run",
+            "tests/unit/memory/test_agents.py::test_a_crash_at_any_place_sends_the_same_and_stores_once",
+            "tests/crash/test_crash_matrix.py::test_what_a_user_has_said_is_remembered_once",
+        ),
+    ),
+    Requirement(
         id="events.tenant-inherited",
         source="Events",
         says="Derived events have the tenant of their source.",
@@ -1299,6 +1310,77 @@ REQUIREMENTS = (
         says="Messages of text alone are written as before.",
         tests=(
             "tests/replay/test_stores.py::test_a_message_of_text_alone_is_written_as_release_0_2_wrote_it",
+        ),
+    ),
+    Requirement(
+        id="versioning.context",
+        source="Versioning",
+        says="Release 0.1.0 manages the context of long conversations.",
+        tests=(
+            "tests/unit/context/test_long_sessions.py::test_a_session_of_many_turns_stays_below_its_limit_and_in_the_cache",
+            "tests/unit/context/test_long_sessions.py::test_after_a_crash_at_any_point_the_same_bytes_are_sent",
+        ),
+    ),
+    Requirement(
+        id="versioning.memory",
+        source="Versioning",
+        says="Release 0.1.0 has a long-term memory.",
+        tests=(
+            "tests/unit/memory/test_conversations.py::test_what_is_known_in_the_end_of_200_conversations",
+            "tests/unit/memory/test_agents.py::test_nothing_is_shown_to_another_user_or_tenant",
+            "tests/unit/memory/test_agents.py::test_results_of_tools_and_words_of_models_are_not_remembered",
+            "tests/contract/test_erasure.py::test_no_byte_of_what_was_remembered_and_summed_up_is_left",
+        ),
+    ),
+    Requirement(
+        id="versioning.resilience",
+        source="Versioning",
+        says="Release 0.1.0 retries, falls back, breaks circuits, limits rates and keeps deadlines.",
+        tests=(
+            "tests/unit/resilience/test_retry.py::test_a_call_is_made_again_after_each_wait",
+            "tests/unit/resilience/test_breaker.py::test_a_service_that_fails_is_refused_at_once_and_says_for_how_long",
+            "tests/unit/resilience/test_limiter.py::test_no_minute_holds_more_than_its_limits",
+            "tests/unit/resilience/test_deadlines_and_hedges.py::test_a_block_that_takes_longer_is_cancelled",
+            "tests/contract/test_shared_rates.py::test_two_processes_take_no_more_than_one_limit",
+        ),
+    ),
+    Requirement(
+        id="versioning.provider-state",
+        source="Versioning",
+        says="Release 0.1.1 uses conversations that a provider keeps, in sessions.",
+        tests=(
+            "tests/unit/llm/test_responses_in_sessions.py::test_only_what_is_new_is_sent_in_a_turn_and_across_turns",
+            "tests/unit/llm/test_responses_in_sessions.py::test_the_answers_are_the_same_without_handles",
+            "tests/unit/context/test_long_sessions.py::test_what_the_provider_keeps_is_used_between_two_cuts",
+        ),
+    ),
+    Requirement(
+        id="versioning.native-providers",
+        source="Versioning",
+        says="Release 0.3.0 speaks the wires of providers, and a conversation moves between them.",
+        tests=(
+            "tests/contract/test_model_clients.py::test_calls_at_once_and_their_results",
+            "tests/contract/test_model_clients.py::test_thinking_goes_back_with_its_seal_after_a_resume",
+            "tests/contract/test_model_clients.py::test_the_name_of_a_request_is_on_its_reply_and_on_its_error",
+            "tests/contract/test_model_moves.py::test_a_session_moves_between_three_providers",
+            "tests/contract/test_preserved_thinking.py::test_a_session_goes_on_behind_each_cut_and_thinks_on",
+        ),
+    ),
+    Requirement(
+        id="versioning.multimodal",
+        source="Versioning",
+        says="Release 0.3.0 carries images, audio and files.",
+        tests=(
+            "tests/contract/test_model_clients.py::test_an_attachment_is_carried_or_refused_before_the_call",
+        ),
+    ),
+    Requirement(
+        id="versioning.loop-state",
+        source="Versioning",
+        says="The state of a loop has no agent and no hand-offs where they are not used.",
+        tests=(
+            "tests/unit/algorithms/test_swarm.py::test_the_state_of_a_loop_names_no_agent_and_no_hand_off_where_there_are_none",
+            "tests/replay/test_replay.py::test_a_log_folds_to_the_end_that_was_recorded_with_it",
         ),
     ),
 )
