@@ -187,7 +187,7 @@ def _call_problems(kind: str, item: _Item, name: str) -> Iterator[str]:
     elif kind == "function_call_output":
         if not isinstance(item.get("output"), str):
             yield f"invalid type for '{name}.output'"
-    elif not kind.endswith("_call"):
+    elif not (kind.endswith("_call") or (kind == "compaction" and "encrypted_content" in item)):
         yield f"invalid value for '{name}.type'"
 
 

@@ -20,6 +20,7 @@ from lib.llm.api.conversation import (
     Origin,
     arguments_object,
     base64_of,
+    data_url,
     fitting_id,
     misplaced,
     sealed,
@@ -242,4 +243,4 @@ def _chunk(part: Part) -> dict[str, Any]:
 
 
 def _url(part: Attachment) -> str:
-    return part.url or f"data:{part.media_type};base64,{base64_of(part, _WIRE)}"
+    return part.url or data_url(part, _WIRE)

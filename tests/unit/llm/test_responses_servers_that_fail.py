@@ -10,6 +10,7 @@ from fakes.llm_server import Answer, Drop, Raw, refused
 from fakes.responses_wire import RESPONSES_DIALECTS, event_stream, response
 from lib.errors import InvalidReply, LLMError
 from lib.llm import Delta, Message, Reply, Text, Thinking
+from lib.llm.api.conversation import Origin, provider_block
 from lib.testing.clock import ManualClock
 
 from .responses_kit import HI, HOST, JSON, SSE, connected, facts, failure, reply, streamed
@@ -281,6 +282,17 @@ async def test_reasoning_that_cannot_be_opened_is_dropped_from_the_next_attempt_
             for request in server.requests
         ]
         assert sent == [["rs_1", "rs_2"], [], ["rs_3"]]
+
+
+async def test_a_compaction_that_cannot_be_opened_is_dropped_though_it_has_no_name() -> None:
+    block = {"type": "compaction", "encrypted_content": "gAAA"}
+    compacted = provider_block("responses", Origin(HOST), block)
+    talk = [*HI, Message.assistant(compacted, Text("yes")), *HI]
+
+    async with connected([refused(400, "?", code="invalid_encrypted_content"), "done"]) as (c, s):
+        assert (await failure(c, stream=False, messages=talk)).retryable
+        await c.complete(talk)
+        assert [block in request.body["input"] for request in s.requests] == [True, False]
 
 
 async def test_other_errors_of_a_call_with_a_handle_do_not_blame_it() -> None:

@@ -136,6 +136,11 @@ def base64_of(part: Attachment, wire: str) -> str:
     return base64.b64encode(part.data).decode("ascii")
 
 
+def data_url(part: Attachment, wire: str) -> str:
+    """Return the bytes of an attachment with their type, as a URL; see `base64_of`."""
+    return f"data:{part.media_type};base64,{base64_of(part, wire)}"
+
+
 def misplaced(part: Part, role: str, wire: str) -> LLMError:
     """Return the error of a part that a wire does not carry in a message of that role."""
     return LLMError(f"{wire} has no {type(part).__name__} in a message of the {role}")

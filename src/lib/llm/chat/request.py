@@ -5,21 +5,25 @@ Source: OpenAI API reference, "Create chat completion" (platform.openai.com, 202
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from lib._util.json import canonical
-from lib.errors import LLMError, UnsupportedModality
-from lib.llm.api.conversation import Origin
+from lib.llm.api.conversation import (
+    Origin,
+    arguments_object,
+    base64_of,
+    data_url,
+    misplaced,
+    text_only,
+)
 from lib.llm.api.prefixes import Prefix
 from lib.llm.chat.reasoning import DETAILS, details_of, has_details
 from lib.llm.client import Output, ToolSpec
 from lib.llm.messages import Message
 from lib.llm.output import output_schema
 from lib.llm.parts import (
-    Attachment,
     Audio,
     File,
     Image,
@@ -35,6 +39,8 @@ from lib.llm.schema import strict_schema
 KEPT: Final = ("extra_content",)
 """Fields of a tool call that a provider wants back as it sent them (Gemini's signatures)."""
 
+_WIRE: Final = "chat"
+_NAME: Final = "chat completions"
 _RESERVED: Final = frozenset(
     {"messages", "model", "n", "response_format", "stream", "stream_options", "tools"}
 )
@@ -132,14 +138,14 @@ def _entries(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
         case "assistant":
             return [_assistant(message, dialect)]
         case "system":
-            return [{"role": "system", "content": _only_text(message)}]
+            return [{"role": "system", "content": text_only(message, _NAME)}]
         case _:
             return [{"role": "user", "content": _content(message)}]
 
 
 def _tool_result(part: Part) -> dict[str, Any]:
     if not isinstance(part, ToolResult):
-        raise _misplaced(part, "tool")
+        raise misplaced(part, "tool", _NAME)
     # The wire has no field for a failure, and a model that does not see one believes the text.
     content = f"Error: {part.content}" if part.is_error else part.content
     return {"role": "tool", "tool_call_id": part.call_id, "content": content}
@@ -148,7 +154,7 @@ def _tool_result(part: Part) -> dict[str, Any]:
 def _assistant(message: Message, dialect: Dialect) -> dict[str, Any]:
     for part in message.parts:
         if not isinstance(part, Text | Thinking | ToolCall | Opaque):
-            raise _misplaced(part, "assistant")
+            raise misplaced(part, "assistant", _NAME)
     entry: dict[str, Any] = {"role": "assistant", "content": message.text}
     if dialect.thinking_field:
         thinking = [part.text for part in message.parts if isinstance(part, Thinking)]
@@ -160,18 +166,9 @@ def _assistant(message: Message, dialect: Dialect) -> dict[str, Any]:
 
 
 def _tool_call(call: ToolCall) -> dict[str, Any]:
-    # Servers parse the arguments of old calls, and fail on those that the model got wrong.
-    arguments = call.arguments if call.invalid is None else {"INVALID_JSON": call.invalid}
     kept = {name: call.extra[name] for name in KEPT if name in call.extra}
-    function = {"name": call.name, "arguments": canonical(arguments)}
+    function = {"name": call.name, "arguments": canonical(arguments_object(call))}
     return {"id": call.id, "type": "function", "function": function, **kept}
-
-
-def _only_text(message: Message) -> str:
-    for part in message.parts:
-        if not isinstance(part, Text):
-            raise _misplaced(part, message.role)
-    return message.text
 
 
 def _content(message: Message) -> str | list[dict[str, Any]]:
@@ -185,33 +182,19 @@ def _content_part(part: Part) -> dict[str, Any]:
         case Text(text):
             return {"type": "text", "text": text}
         case Image():
-            return {"type": "image_url", "image_url": {"url": part.url or _data_url(part)}}
+            return {"type": "image_url", "image_url": {"url": part.url or data_url(part, _WIRE)}}
         case Audio():
             kind = part.media_type.rpartition("/")[2]
             form = _AUDIO_FORMATS.get(kind, kind)
-            return {"type": "input_audio", "input_audio": {"data": _base64(part), "format": form}}
+            return {
+                "type": "input_audio",
+                "input_audio": {"data": base64_of(part, _WIRE), "format": form},
+            }
         case File():
-            held = {"filename": part.name or "file", "file_data": _data_url(part)}
+            held = {"filename": part.name or "file", "file_data": data_url(part, _WIRE)}
             return {"type": "file", "file": held}
         case _:
-            raise _misplaced(part, "user")
-
-
-def _data_url(part: Attachment) -> str:
-    return f"data:{part.media_type};base64,{_base64(part)}"
-
-
-def _base64(part: Attachment) -> str:
-    if part.url is not None:
-        supported = frozenset({f"{part.modality} as bytes"})
-        raise UnsupportedModality(f"{part.modality} by URL", client="chat", supported=supported)
-    if part.data is None:
-        raise LLMError("an attachment's blob was not loaded before the call")
-    return base64.b64encode(part.data).decode("ascii")
-
-
-def _misplaced(part: Part, role: str) -> LLMError:
-    return LLMError(f"chat completions has no {type(part).__name__} in a message of the {role}")
+            raise misplaced(part, "user", _NAME)
 
 
 # -- the rest ----------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from lib.llm.api.streams import ServerEvent, new_call_id, read_json
 from lib.llm.client import Delta, Output, Reply, ToolSpec
 from lib.llm.messages import Message
 from lib.llm.responses.reply import ReplyBuilder
-from lib.llm.responses.request import build_body
+from lib.llm.responses.request import SEALED, build_body
 from lib.llm.responses.state import ignored, is_unopened, refused, split
 
 MODALITIES: Final = frozenset({"text", "image", "file"})
@@ -101,7 +101,7 @@ class OpenAIClient(ModelClient):
             new_id=new_id,
         )
         self._store = self._handles = store
-        self._unopened = set[str]()
+        self._unopened = set[tuple[Any, Any]]()
 
     async def complete(
         self,
@@ -171,7 +171,7 @@ class OpenAIClient(ModelClient):
             stream=stream,
         )
         if self._unopened:
-            body["input"] = [item for item in body["input"] if item.get("id") not in self._unopened]
+            body["input"] = [each for each in body["input"] if _seal(each) not in self._unopened]
         return body
 
     def _builder(self, messages: Sequence[Message], previous: str) -> ReplyBuilder:
@@ -185,10 +185,10 @@ class OpenAIClient(ModelClient):
         )
 
     def _leave_out(self, body: Mapping[str, Any]) -> bool:
-        """Stop sending the reasoning of this body; return True if there is any."""
-        ids = {item["id"] for item in body["input"] if "encrypted_content" in item}
-        self._unopened |= ids
-        return bool(ids)
+        """Stop sending what is sealed in this body; return True if there is anything."""
+        seals = {_seal(item) for item in body["input"] if SEALED in item}
+        self._unopened |= seals
+        return bool(seals)
 
     def _ignored(self) -> LLMError:
         self._handles = False  # or each call would be paid for twice
@@ -200,6 +200,10 @@ class OpenAIClient(ModelClient):
         if is_unopened(start):
             error.retryable = self._leave_out(body)
         return error
+
+
+def _seal(item: Mapping[str, Any]) -> tuple[Any, Any]:
+    return item.get("id"), item.get(SEALED)
 
 
 def take_event(event: ServerEvent, builder: ReplyBuilder) -> list[Delta]:

@@ -9,19 +9,24 @@ types of openai-python 3.52.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 from lib._util.json import canonical
-from lib.errors import LLMError
 from lib.llm.api import fields
-from lib.llm.api.conversation import Origin, own_block, unsealed
+from lib.llm.api.conversation import (
+    Origin,
+    arguments_object,
+    data_url,
+    misplaced,
+    own_block,
+    text_only,
+    unsealed,
+)
 from lib.llm.client import Output, ToolSpec
 from lib.llm.messages import Message
 from lib.llm.output import output_schema
 from lib.llm.parts import (
-    Attachment,
     File,
     Image,
     Opaque,
@@ -36,9 +41,13 @@ from lib.llm.schema import strict_schema
 PHASE: Final = "phase"
 """Where a `Text` keeps whether it is the model's commentary or its answer, in `extra`."""
 
+SEALED: Final = "encrypted_content"
+"""The field of an item that only the server can open."""
+
 WIRE: Final = "responses"
 """The name of the wire in signatures of reasoning."""
 
+_NAME: Final = "the responses API"
 _RESERVED: Final = frozenset(
     {"background", "conversation", "input", "instructions", "model", "previous_response_id"}
     | {"store", "stream", "stream_options", "tools"}
@@ -102,14 +111,14 @@ def _items(message: Message, server: str) -> Iterator[dict[str, Any]]:
         case "assistant":
             yield from _assistant(message, server)
         case "system":
-            yield {"role": "system", "content": _only_text(message)}
+            yield {"role": "system", "content": text_only(message, _NAME)}
         case _:
             yield {"role": "user", "content": _content(message)}
 
 
 def _tool_result(part: Part) -> dict[str, Any]:
     if not isinstance(part, ToolResult):
-        raise _misplaced(part, "tool")
+        raise misplaced(part, "tool", _NAME)
     # The wire has no field for a failure, and a model that does not see one believes the text.
     content = f"Error: {part.content}" if part.is_error else part.content
     return {"type": "function_call_output", "call_id": part.call_id, "output": content}
@@ -132,9 +141,9 @@ def _assistant(message: Message, server: str) -> Iterator[dict[str, Any]]:
             case Opaque():
                 # Of the server's other items, it needs back what it has sealed, as a compaction.
                 block = own_block(WIRE, Origin(server), part) or {}
-                yield from [block] if "encrypted_content" in block else []
+                yield from [block] if SEALED in block else []
             case _:
-                raise _misplaced(part, "assistant")
+                raise misplaced(part, "assistant", _NAME)
 
 
 def _is_content(part: Part) -> bool:
@@ -147,21 +156,12 @@ def _reasoning(part: Thinking, server: str) -> Iterator[dict[str, Any]]:
         item_id, encrypted = opened
         summary = [{"type": "summary_text", "text": part.text}] if part.text else []
         item = {"type": "reasoning", "id": item_id, "summary": summary}
-        yield {**item, "encrypted_content": encrypted}
+        yield {**item, SEALED: encrypted}
 
 
 def _tool_call(call: ToolCall) -> dict[str, Any]:
-    # Servers parse the arguments of old calls, and fail on those that the model got wrong.
-    arguments = call.arguments if call.invalid is None else {"INVALID_JSON": call.invalid}
     item = {"type": "function_call", "call_id": call.id, "name": call.name}
-    return {**item, "arguments": canonical(arguments)}
-
-
-def _only_text(message: Message) -> str:
-    for part in message.parts:
-        if not isinstance(part, Text):
-            raise _misplaced(part, message.role)
-    return message.text
+    return {**item, "arguments": canonical(arguments_object(call))}
 
 
 def _content(message: Message) -> str | list[dict[str, Any]]:
@@ -175,24 +175,18 @@ def _content_part(part: Part) -> dict[str, Any]:
         case Text(text):
             return {"type": "input_text", "text": text}
         case Image():
-            return {"type": "input_image", "detail": "auto", "image_url": part.url or _data(part)}
+            return {
+                "type": "input_image",
+                "detail": "auto",
+                "image_url": part.url or data_url(part, WIRE),
+            }
         case File(url=str() as url):
             return {"type": "input_file", "file_url": url}
         case File():
-            held = {"filename": part.name or "file", "file_data": _data(part)}
+            held = {"filename": part.name or "file", "file_data": data_url(part, WIRE)}
             return {"type": "input_file", **held}
         case _:
-            raise _misplaced(part, "user")
-
-
-def _data(part: Attachment) -> str:
-    if part.data is None:
-        raise LLMError("an attachment's blob was not loaded before the call")
-    return f"data:{part.media_type};base64,{base64.b64encode(part.data).decode('ascii')}"
-
-
-def _misplaced(part: Part, role: str) -> LLMError:
-    return LLMError(f"the responses API has no {type(part).__name__} in a message of the {role}")
+            raise misplaced(part, "user", _NAME)
 
 
 # -- the rest ----------------------------------------------------------------------------------
