@@ -336,7 +336,7 @@ async def drive(
 
 async def ask(engine: Engine, order: str) -> dict[str, Any]:
     agent = order if order in (*TEAMS, REMEMBER) else None
-    who = {"tenant": "acme", "user": "ann"} if order == REMEMBER else {}
+    who: dict[str, Any] = {"tenant": "acme", "user": "ann"} if order == REMEMBER else {}
     text = HOME if order == REMEMBER else order
     run = await engine.start(text, agent=agent, idempotency_key="the-order", **who)
     result = await run.result()

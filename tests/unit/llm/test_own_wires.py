@@ -102,7 +102,7 @@ async def test_what_is_kept_for_an_hour_is_counted_apart_since_it_costs_more() -
         "cache_creation_input_tokens": 90,
         "cache_creation": {"ephemeral_5m_input_tokens": 20, "ephemeral_1h_input_tokens": 70},
     }
-    message = {"type": "message", "id": "1", "content": [], "usage": usage}
+    message: dict[str, Any] = {"type": "message", "id": "1", "content": [], "usage": usage}
 
     answer = Raw(body=json.dumps(message).encode(), headers=JSON)
     async with AnthropicServer([answer]) as server, anthropic(server, cache="1h") as client:
@@ -112,7 +112,12 @@ async def test_what_is_kept_for_an_hour_is_counted_apart_since_it_costs_more() -
 
 
 async def test_an_answer_that_the_server_interrupts_is_cut_off() -> None:
-    message = {"type": "message", "id": "1", "content": [], "stop_reason": "pause_turn"}
+    message: dict[str, Any] = {
+        "type": "message",
+        "id": "1",
+        "content": [],
+        "stop_reason": "pause_turn",
+    }
 
     answer = Raw(body=json.dumps(message).encode(), headers=JSON)
     async with AnthropicServer([answer]) as server, anthropic(server) as client:
