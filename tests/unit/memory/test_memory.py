@@ -313,19 +313,19 @@ async def test_erase_of_a_user_and_of_a_tenant() -> None:
 
 @pytest.mark.parametrize("whose", [ANN, {"tenant": "acme"}], ids=["user", "tenant"])
 async def test_what_is_being_learned_is_erased_too(whose: dict[str, Any]) -> None:
-    asked, answered = asyncio.Event(), asyncio.Event()
+    question, reply = asyncio.Event(), asyncio.Event()
 
     async def slow(_: UserMessages) -> list[Candidate]:
-        asked.set()
-        await answered.wait()
+        question.set()
+        await reply.wait()
         return [Candidate(text="The user lives in Paris.", quote="I live in Paris")]
 
     memory = Memory("memory:", extractor=slow)
     learning = asyncio.create_task(memory.learn(["I live in Paris."], source="r", **ANN))
-    await asked.wait()
+    await question.wait()
     erasing = asyncio.create_task(memory.erase(**whose))
     await asyncio.sleep(0)  # noqa: TID251 - lets it begin
-    answered.set()
+    reply.set()
     await learning
 
     assert await erasing == 1
