@@ -18,7 +18,7 @@ from lib._util.clock import Clock
 from lib._util.tasks import cancelled
 from lib.events.store import Marks
 from lib.mcp.sdk import LOG_LEVEL_KEY, RequestContext, types
-from lib.mcp.sessions import LegacySession
+from lib.mcp.sessions import MAX_KEPT, LegacySession
 from lib.mcp.state import ExpiringMarks
 
 _Context = RequestContext[Any, Any]
@@ -66,17 +66,23 @@ class LogLevels:
         self._of_pipe: types.LoggingLevel = _DEFAULT_LEVEL
 
     async def set(self, session: LegacySession | None, level: types.LoggingLevel) -> None:
-        """Take a level; the session is None on a pipe, which has one client."""
+        """Take a level; the session is None on a pipe, which has one client.
+
+        Of a caller's sessions with a level the last 500 count.
+        """
         if session is None:
             self._of_pipe = level
         else:
-            await self._of_sessions.put(session.name, level, ttl_s=session.ttl_s)
+            name = f"{session.caller_name}/{session.name}"
+            await self._of_sessions.make_room(name, f"{session.caller_name}/", MAX_KEPT)
+            await self._of_sessions.put(name, level, ttl_s=session.ttl_s)
 
     async def get(self, session: LegacySession | None) -> str:
         """Return the level of a session."""
         if session is None:
             return self._of_pipe
-        return await self._of_sessions.get(session.name) or _DEFAULT_LEVEL
+        name = f"{session.caller_name}/{session.name}"
+        return await self._of_sessions.get(name) or _DEFAULT_LEVEL
 
 
 def level_of_request(meta: Mapping[str, Any] | None) -> str | None:

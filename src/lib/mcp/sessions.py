@@ -28,6 +28,8 @@ _SESSION: Final = "session"
 _QUESTION: Final = "question"
 _DECLARED: Final = ("elicitation", "roots", "sampling")
 _MAX_ID_CHARS: Final = 8_000
+MAX_KEPT: Final = 500
+"""Of how many sessions of one caller the store keeps something of one kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,11 @@ class LegacySession:
     def name(self) -> str:
         """A short name, for what is kept of it."""
         return digest(self.id)
+
+    @property
+    def caller_name(self) -> str:
+        """A short name of its caller."""
+        return digest(self.owner)
 
 
 class LegacySessions:

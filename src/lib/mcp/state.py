@@ -136,6 +136,19 @@ class ExpiringMarks:
         removed = await self._marks.compare_and_set_mark(mark, expected=found, value=None)
         return found.partition(" ")[2] if removed and _ends(found) >= self._now() else None
 
+    async def make_room(self, name: str, start: str, most: int) -> None:
+        """Keep no longer what ends first, until a value fits beside others.
+
+        Args:
+            name: of the value that is about to be kept.
+            start: of the names of those that count.
+            most: how many of them are kept at once.
+        """
+        if await self.get(name) is None:
+            others = [*await self.all(start)]
+            for each in others[: max(0, len(others) + 1 - most)]:
+                await self.pop(each)
+
     async def _remove_ended(self) -> None:
         if not self._has_looked:
             left = await self._marks.marks(self._prefix)  # by processes that have ended

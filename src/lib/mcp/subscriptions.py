@@ -16,14 +16,13 @@ from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
 from lib._util.clock import Clock
-from lib._util.json import canonical, digest, parse
+from lib._util.json import canonical, parse
 from lib.events.store import Marks
 from lib.mcp.changes import Change, ChangeListener, Changes
 from lib.mcp.sdk import MCPError, types
-from lib.mcp.sessions import LegacySession
+from lib.mcp.sessions import MAX_KEPT, LegacySession
 from lib.mcp.state import ExpiringMarks
 
-_MAX_SESSIONS: Final = 500  # of one caller, that have subscribed to something
 _MAX_URIS: Final = 1_000
 _MAX_CHARS: Final = 16_384
 
@@ -71,10 +70,7 @@ class Subscriptions:
                 uris = [*uris, uri]
             return canonical([stream, uris])
 
-        if await self._kept.get(name) is None:
-            of_caller = [*await self._kept.all(_of_caller(session))]
-            for each in of_caller[: max(0, len(of_caller) + 1 - _MAX_SESSIONS)]:
-                await self._kept.pop(each)
+        await self._kept.make_room(name, f"{session.caller_name}/", MAX_KEPT)
         await self._kept.update(name, add, ttl_s=session.ttl_s)
 
     async def unsubscribe(self, session: LegacySession, uri: str) -> None:
@@ -194,12 +190,8 @@ def check_subscriptions(uris: Collection[str]) -> None:
         raise MCPError(types.INVALID_PARAMS, message)
 
 
-def _of_caller(session: LegacySession) -> str:
-    return f"{digest(session.owner)}/"
-
-
 def _name(session: LegacySession) -> str:
-    return f"{_of_caller(session)}{session.name}"
+    return f"{session.caller_name}/{session.name}"
 
 
 def _read(value: str | None) -> _Subscribed:

@@ -15,7 +15,9 @@ from lib import Agent, Engine, tool
 from lib.events import MemoryEventStore
 from lib.llm import FunctionClient
 from lib.mcp import Caller, MCPToolServer, log
+from lib.mcp.notices import LogLevels
 from lib.mcp.sessions import LegacySession, LegacySessions
+from lib.testing.clock import ManualClock
 
 MODES = pytest.mark.parametrize("mode", ["auto", "legacy"])
 LEVEL = "io.modelcontextprotocol/logLevel"
@@ -122,6 +124,20 @@ async def test_a_level_that_is_none_is_an_error_of_the_tool() -> None:
 
 def test_outside_of_a_call_nothing_happens() -> None:
     log("info", "nothing hears it")
+
+
+async def test_of_a_callers_sessions_the_last_ones_have_a_level() -> None:
+    store, clock = MemoryEventStore(), ManualClock()
+    await store.setup()
+    sessions, levels = LegacySessions(store, clock=clock), LogLevels(store, clock=clock)
+    other, *own = [await sessions.begin({}, owner) for owner in ("ada", *["bob"] * 501)]
+    for each in (other, *own, own[-1]):
+        clock.advance(1)
+        await levels.set(each, "error")
+
+    found = [await levels.get(each) for each in (other, own[0], own[1], own[-1])]
+    assert found == ["error", "info", "error", "error"]
+    assert len(await store.marks("mcp/log-level/")) == 501  # 500 of bob's, and one of ada's
 
 
 async def test_the_level_of_a_session_holds_in_each_process_and_for_it_alone() -> None:
