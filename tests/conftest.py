@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, settings
 from pydantic import create_model
 
 import lib
+from bytecode import compile_together
 from lib.errors import MissingDriver
 
 TESTS = str(Path(__file__).parent) + os.sep
@@ -77,6 +78,7 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
     gc.disable()
     try:
         with untraced():
+            compile_together(session.config)
             return (yield)
     finally:
         gc.collect()
