@@ -30,10 +30,9 @@ async def share_summary(store: EventStore, name: str, intent: Event) -> None:
 
 async def shared_summary(store: EventStore, name: str) -> Event | None:
     """Return the summary that was shared under this name, None if there is none any more."""
-    pointer = await store.mark(_FOLDER + name)
-    if pointer is None:
+    seq, _, run_id = (await store.mark(_FOLDER + name) or "").partition(" ")
+    if not (seq.isascii() and seq.isdecimal()):
         return None
-    seq, _, run_id = pointer.partition(" ")
     events = await store.read(run_id, after=int(seq), limit=_EVENTS)
     return next((event for event in events if event.kind == k.CONTEXT_SUMMARY), None)
 
