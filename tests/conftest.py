@@ -4,8 +4,6 @@ import faulthandler
 import gc
 import inspect
 import os
-import sys
-import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -24,6 +22,7 @@ from pydantic import create_model
 import lib
 from bytecode import compile_together
 from lib.errors import MissingDriver
+from tracing import measures, untraced
 
 TESTS = str(Path(__file__).parent) + os.sep
 LIBRARY = str(Path(lib.__file__).parent) + os.sep
@@ -66,7 +65,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """Collect without tracing lines, and without looking for garbage: both take as long again.
+    """Collect without tracing lines, which takes as long again, and without looking for garbage.
 
     What runs when the library is imported is traced in one process, before it collects.
     """
@@ -93,28 +92,6 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         with untraced():
             return (yield)
     return (yield)
-
-
-def measures() -> bool:
-    """Return True if this process measures which lines run."""
-    return "coverage" in type(sys.gettrace()).__module__
-
-
-@contextmanager
-def untraced() -> Generator[None]:
-    """Trace no line in the meantime."""
-    if not measures():
-        yield
-        return
-    tracer, of_threads = sys.gettrace(), threading.gettrace()
-    sys.settrace(None)
-    threading.settrace(None)
-    try:
-        yield
-    finally:
-        sys.settrace(tracer)
-        # The first call of a function lets the tracer, written in C, take over again.
-        threading.settrace(of_threads)
 
 
 @pytest.hookimpl(wrapper=True)
