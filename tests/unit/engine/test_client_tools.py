@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from lib.algorithms import React
+from lib import Agent
+from lib.algorithms import React, Swarm
 from lib.engine import Engine, NotPending, Run, ToolAwaited, ToolHandler, pending_approvals
 from lib.engine.api.check import request_check
 from lib.events import MemoryEventStore
@@ -166,6 +167,31 @@ async def test_a_turn_has_the_tools_that_were_sent_with_it_alone() -> None:
         await (await session.send("and now?")).result()
 
     assert [[spec.name for spec in call.tools] for call in model.calls] == [["mark"], ["mark"], []]
+
+
+async def test_the_members_of_a_team_have_the_tools_and_agents_that_are_called_do_not() -> None:
+    hand_off = Reply((ToolCall("h", "hand_off_to_clerk", {}),), stop="tool_calls")
+    clerk = ScriptedClient([CALL, results])
+    helper = ScriptedClient(["helped"])
+    ask = Reply((ToolCall("a", "helper", {"task": "help"}),), stop="tool_calls")
+    helped = Agent(helper, name="helper").as_tool("Helps.")
+    team = Agent(
+        ScriptedClient([ask, hand_off]),
+        name="team",
+        tools=[helped],
+        algorithm=Swarm([Agent(clerk, name="clerk")]),
+    )
+    async with team.engine() as engine:
+        run = await engine.start("mark", agent=team, client_tools=[MARK])
+        async for event in run.events():
+            if event.kind == k.TOOL_AWAITED:
+                await run.answer(event.data["key"], "marked")
+                break
+        result = await run.result()
+
+    assert result.output.splitlines()[1] == "marked"
+    assert [spec.name for spec in clerk.calls[0].tools if spec.name == "mark"] == ["mark"]
+    assert helper.calls[0].tools == ()
 
 
 async def test_other_runs_of_the_engine_have_no_tools_of_this_client() -> None:
