@@ -11,8 +11,13 @@ spread in every dimension; `long row`, isotropic with one row 10,000 times as lo
 
 Cases: the ten nearest of all, by queries that are not rows; `filters`, under a hundred filters in
 turn that keep 1 % each (numpy is given the rows that pass); `writes`, each query after the
-upsert of one record (numpy overwrites a row). numpy multiplies by BLAS and takes the ten highest by
-argpartition: it does what is exact but for its rounding, and for that reason wrong on `offset`.
+upsert of one record (numpy overwrites a row).
+
+numpy does what one writes around a matrix: it takes the query that the store takes, an array of 32
+bits, looks whether it has the right length and finite numbers, multiplies by BLAS, finds the tenth
+highest by `partition`, and returns the ten rows with their ids, scores, texts and a copy of their
+metadata, in the order of scores, then of ids. It is exact but for its rounding, and for that
+reason wrong on `offset`.
 
 CPU time and wall time are medians in ms of the whole call of `InMemoryVectorStore.query`, numpy and
 store in turns of ten queries, of which the first is left out. Some answers are compared with those
@@ -34,7 +39,7 @@ from typing import Any
 import numpy as np
 from search import K, clustered, unit, without_codes
 
-from lib.vector import InMemoryVectorStore, Metric, Record
+from lib.vector import InMemoryVectorStore, Match, Metric, Record
 
 NOISE = 0.25
 FILTERS = 100
@@ -78,20 +83,37 @@ class Numpy:
     """Brute force in 32 bits, as one writes it."""
 
     def __init__(self, vectors: Any, metric: Metric) -> None:
+        self.metric: Metric = metric
         self.vectors = vectors.copy()
+        self.ids = [str(row) for row in range(len(vectors))]
+        self.texts = [""] * len(vectors)
+        self.metas = [{"part": row % FILTERS} for row in range(len(vectors))]
         if metric == "cosine":
             self.vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         self.halves = None
         if metric == "euclidean":
             self.halves = 0.5 * np.einsum("ij,ij->i", vectors, vectors)
 
-    def query(self, query: Any, rows: Any) -> Any:
+    def query(self, vector: Any, rows: Any) -> list[Match]:
+        query = np.asarray(vector, np.float32)
+        if query.shape != self.vectors.shape[1:] or not np.isfinite(query).all():
+            raise ValueError("expected finite numbers, as many as the vectors have")
+        if self.metric == "cosine":
+            query = query / np.linalg.norm(query)
         keys = (self.vectors if rows is None else self.vectors[rows]) @ query
         if self.halves is not None:
             keys -= self.halves if rows is None else self.halves[rows]
-        best = np.argpartition(keys, len(keys) - K)[-K:]
-        best = best[np.argsort(-keys[best])]
-        return best if rows is None else rows[best]
+        best = np.flatnonzero(keys >= np.partition(keys, len(keys) - K)[len(keys) - K])
+        costs = -keys[best]
+        if self.halves is not None:  # the half of |x - q|^2, but for that of |q|^2
+            costs = np.sqrt(np.maximum(query @ query + 2.0 * costs, 0.0))
+        found = (best if rows is None else rows[best]).tolist()
+        sign = 1.0 if self.metric == "euclidean" else -1.0
+        ranked = sorted(zip(costs.tolist(), [self.ids[row] for row in found], found, strict=True))
+        return [
+            Match(name, sign * cost, self.texts[row], dict(self.metas[row]))
+            for cost, name, row in ranked[:K]
+        ]
 
 
 def exactly(vectors: Any, query: Any, metric: Metric, rows: Any) -> list[int]:
@@ -120,7 +142,8 @@ class Turns:
     """numpy and a store with the same vectors, and the times of their turns."""
 
     def __init__(self, vectors: Any, metric: Metric) -> None:
-        self.vectors, self.metric = vectors.copy(), metric
+        self.metric: Metric = metric
+        self.vectors = vectors.copy()
         self.plain, self.store = Numpy(vectors, metric), InMemoryVectorStore(metric=metric)
         self.rows_of = [np.arange(part, len(vectors), FILTERS) for part in range(FILTERS)]
         self.wrong = 0
