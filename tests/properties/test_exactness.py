@@ -19,6 +19,7 @@ from tests.unit.vector.stores.sqlite_codes_kit import ColdStore
 
 from lib.vector import InMemoryVectorStore, Metric, Record, SQLiteVectorStore, VectorStore
 from lib.vector.exact.bounds import View
+from lib.vector.exact.clusters import ClusterQuery
 from lib.vector.exact.codes import Coding, Prepared, fast_products, slow_products
 from lib.vector.exact.partition import Partition, Snapshot
 from lib.vector.exact.scan import Scan
@@ -268,7 +269,7 @@ def test_no_sketch_promises_less_than_its_row_is_worth(dimension: int, metric: M
         noise = np.random.default_rng([number, dimension])
         vectors = stored_as(made(noise, 300, dimension), metric)
         sketch = Sketch(Basis(metric, vectors[:150]), 150)
-        sketch.append(vectors)
+        sketch.extend(sketch.sketched(vectors))
         with np.errstate(all="ignore"):
             for target in queries(noise, vectors, metric):
                 query = Query(sketch.basis, target)
@@ -282,6 +283,47 @@ def test_no_sketch_promises_less_than_its_row_is_worth(dimension: int, metric: M
                 if not (np.array(promised) >= exact).all():
                     failures.append(kind)
     assert not failures
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("dimension", DIMENSIONS)
+def test_no_cluster_excludes_a_row_by_what_that_row_is_worth(
+    dimension: int, metric: Metric
+) -> None:
+    """Tests rows that the clusters were not chosen from as well."""
+    failures: list[str] = []
+    for number, (kind, made) in enumerate(KINDS.items()):
+        noise = np.random.default_rng([number, dimension])
+        vectors = stored_as(made(noise, 300, dimension), metric)
+        sketch = Sketch(Basis(metric, vectors[:150]), 150)
+        sketch.extend(sketch.sketched(vectors))
+        with np.errstate(all="ignore"):
+            for target in queries(noise, vectors, metric):
+                query = ClusterQuery(sketch.basis.clusters, target)
+                exact = worths_in_extended_precision(vectors, target, metric).tolist()
+                rows = np.arange(300)
+                some = rows[noise.random(300) < 0.1]
+                for row in some.tolist():
+                    left = sketch.near(query, exact[row], None, 300)
+                    left_of_some = sketch.near(query, exact[row], some, 300)
+                    if row not in left or row not in left_of_some:
+                        failures.append(kind)
+    assert not failures
+
+
+def test_clusters_leave_out_what_lies_far_from_the_query() -> None:
+    vectors = in_clusters(np.random.default_rng(3), 4_000, 64).astype(np.float32)
+    sketch = Sketch(Basis("cosine", vectors), 4_000)
+    sketch.extend(sketch.sketched(vectors))
+    query = ClusterQuery(sketch.basis.clusters, vectors[7])
+
+    left = sketch.near(query, 0.95, None, 4_000)
+    promising = sketch.promising(query, None, 4_000, 100)
+
+    assert 7 in left
+    assert len(left) < 1_500
+    assert 100 <= len(promising) < 1_500
+    assert {*promising} <= {*left}
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -344,7 +386,7 @@ def test_sketches_of_many_rows_promise_no_less_than_those_of_each_row(dimension:
     noise = np.random.default_rng(3)
     vectors = in_clusters(noise, 140_000, dimension).astype(np.float32)
     sketch = Sketch(Basis("dot", vectors[:2_000]), 2_000)
-    sketch.append(vectors)
+    sketch.extend(sketch.sketched(vectors))
     query, rows = Query(sketch.basis, vectors[7]), np.arange(0, len(vectors), 7)
     exact = worths_in_extended_precision(vectors[rows], vectors[7], "dot")
     coarse = sketch.coarse(query, len(vectors))

@@ -1,8 +1,10 @@
-"""Exact nearest neighbours among rows on a disk, of which the sketches are in memory.
+"""Exact nearest neighbours among rows on a disk, of which clusters and sketches are in memory.
 
-All rows whose sketch cannot exclude them are read: first those that promise most, so that their
-scores exclude others, then the rest in the order in which they lie. The system learns of all pages
-before the first one is read: a disk brings many at once in the time of a few, one after another.
+All rows that neither their cluster nor their sketch can exclude are read: first some that promise
+most, by the sketches of the clusters that promise most, so that their scores exclude others, then
+the rest in the order in which they lie. Rows of a cluster mostly lie together, so these are few
+pages. The system learns of all of them before the first one is read: a disk brings many at once in
+the time of a few, one after another.
 """
 
 from __future__ import annotations
@@ -16,13 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib.vector.exact.bounds import Floats, reached
+from lib.vector.exact.clusters import ClusterQuery
 from lib.vector.exact.scan import Places, Scan
 from lib.vector.exact.search import Rows, Scoring, Selection
 from lib.vector.exact.sketch import Query, Sketch
 from lib.vector.records import Metric
 
 _SEEDS: Final = 256
-_PROMISING: Final = 1_024
+_LOOKED_AT: Final = 4_096  # of which the first rows to be scored are chosen
 _AT_ONCE: Final = 4_096
 _NEAR_BYTES: Final = 1 << 16  # pages between rows that are nearer to each other are read, too
 
@@ -89,27 +92,35 @@ class _Search:
 
     def sketched(self, sketch: Sketch, places: Places | None) -> None:
         """Score all rows that may be among the nearest, of these or of all."""
-        query, scan = Query(sketch.basis, self._query), self._scan
-        if places is None:
-            worths = sketch.coarse(query, len(self._mapped.records))
+        near, query = (
+            ClusterQuery(sketch.basis.clusters, self._query),
+            Query(sketch.basis, self._query),
+        )
+        size, wanted = len(self._mapped.records), self._k + _SEEDS
+        seeds = sketch.promising(near, places, size, _LOOKED_AT + 4 * wanted)
+        if len(seeds) < wanted:
+            seeds = np.arange(size) if places is None else places
+        worths = sketch.coarse_of(query, seeds)
+        seeds = seeds[_highest(worths, min(wanted, len(worths)))]
+        self.score(seeds)
+        left = _without(sketch.near(near, self._scan.least, places, size), seeds)
+        if 2 * len(left) > size:
+            worths = sketch.coarse(query, size)[left]
         else:
-            worths = sketch.coarse_of(query, places)
-        seeds = np.flatnonzero(worths >= reached(worths, min(self._k + _SEEDS, len(worths))))
-        seeds = seeds[: 4 * self._k + 2 * _SEEDS]
-        self.score(seeds if places is None else places[seeds])
-        worths[seeds] = -np.inf
-        left = np.flatnonzero(worths >= scan.least)
-        left = left[worths[left] > -np.inf]
-        left = left if places is None else places[left]
-        worths = sketch.fine_of(query, left)
-        left, worths = left[worths >= scan.least], worths[worths >= scan.least]
-        if len(left) > 2 * _PROMISING:
-            promising = worths >= np.partition(worths, -_PROMISING)[-_PROMISING]
-            promising = np.flatnonzero(promising)[: 2 * _PROMISING]
-            self.score(left[promising])
-            worths[promising] = -np.inf
-            left = left[(worths >= scan.least) & (worths > -np.inf)]
-        self.score(left)
+            worths = sketch.coarse_of(query, left)
+        left = self._worth(left, worths)
+        self.score(self._worth(left, sketch.fine_of(query, left)))
+
+    def _worth(self, places: Places, worths: Floats) -> Places:
+        """Return which rows may be worth enough; where they are many, score the best at once."""
+        passing = worths >= self._scan.least
+        places, worths = places[passing], worths[passing]
+        if len(places) <= 4 * _SEEDS:
+            return places
+        best = _highest(worths, _SEEDS)
+        self.score(places[best])
+        worths[best] = -np.inf
+        return places[worths >= self._scan.least]
 
     def score(self, places: Places) -> None:
         """Score rows, in their order, that can be worth enough as they are in 32 bits."""
@@ -120,3 +131,14 @@ class _Search:
     def best(self) -> tuple[Places, Floats]:
         """Return the nearest rows and their costs, see `Scan`."""
         return self._scan.best()
+
+
+def _highest(worths: Floats, count: int) -> Places:
+    """Return about the highest so many, in their order; of equal ones not all."""
+    return np.flatnonzero(worths >= reached(worths, count))[: 2 * count]
+
+
+def _without(places: Places, others: Places) -> Places:
+    """Return the rows that are not among the others; both are sorted, and there are others."""
+    at = np.minimum(np.searchsorted(others, places), len(others) - 1)
+    return places[others[at] != places]

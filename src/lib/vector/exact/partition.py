@@ -221,7 +221,7 @@ class Partition(Generic[C]):
         if isinstance(self._rows, _MemoryRows):
             self._rows.append(ids, vectors, lengths)
         else:
-            self._rows.append(ids, vectors)
+            items = [items[row] for row in self._rows.append(ids, vectors).tolist()]
         self._deaths[start:end] = _ALIVE
         self.snapshot.contents.extend(items)
         self._count += len(ids) - len(replaced)
@@ -235,9 +235,26 @@ class Partition(Generic[C]):
         self._count -= len(gone)
         self._publish(gone)
 
-    def reserve(self, rows: int) -> None:
-        """Make room for so many rows more, which then come in parts."""
+    def reserve(self, rows: int) -> int:
+        """Make room for so many rows more, which then come in parts.
+
+        Returns:
+            Of how many of them `learn` would profit; 0 in memory.
+        """
         self._reserve(self._rows.size + rows)
+        if isinstance(self._rows, _MemoryRows) or self._rows.size:
+            return 0
+        return self._rows.sample_of(rows)
+
+    def learn(self, sample: NDArray[np.float32], rows: int) -> None:
+        """Prepare for rows on a disk.
+
+        Args:
+            sample: some of them, from all parts.
+            rows: how many will come.
+        """
+        if not isinstance(self._rows, _MemoryRows):
+            self._rows.learn(sample, rows)
 
     def _living(self, ids: Sequence[str]) -> list[int]:
         """Return the living rows of those ids that have one."""

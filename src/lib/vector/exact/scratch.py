@@ -4,8 +4,9 @@ A scratch file has no name: no path leads other programs to it, and it is gone w
 in this process, however the process ends. Rows are appended by ordinary writes, which a full disk
 refuses, and read through a mapping, of which memory keeps as much as it has to spare.
 
-In memory there is a sketch for each row (`exact.sketch`), and a number of 64 bits that leads from
-its id to the row.
+In memory there are a sketch of each row (`exact.sketch`), its cluster (`exact.clusters`), and a
+number of 64 bits that leads from its id to the row. Rows that are appended at once are sorted by
+their clusters.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from lib.vector.exact.sketch import Basis, Sketch
 from lib.vector.records import Metric
 
 _SMALLEST_BYTES: Final = 1 << 20
-_LARGEST_SAMPLE: Final = 8_192
+_SAMPLES: Final = (8_192, 1 << 16)  # at least, and at most
+_SAMPLE_SHARE: Final = 8  # one row in so many
 _LAST_BASIS: Final = 1 << 18  # rows; later ones change little
 _RENEWED: Final = 4
 _COPIED_ROWS: Final = 8_192
@@ -115,7 +117,7 @@ class ScratchFile:
         self._capacity = 0
         self.mapping: mmap.mmap | None = None
 
-    def append(self, data: bytes) -> None:
+    def append(self, data: bytes | memoryview) -> None:
         """Append bytes, all of them or none.
 
         Raises:
@@ -241,12 +243,46 @@ class ScratchRows:
                 found[number] = row
         return found
 
-    def append(self, ids: Sequence[str], vectors: NDArray[np.float32]) -> None:
-        """Append rows, all of them or none.
+    def sample_of(self, size: int) -> int:
+        """Return among how many of so many rows directions and clusters are chosen."""
+        if size < self._scratch.least_rows:
+            return 0
+        few, many = _SAMPLES
+        return min(size, max(few, min(size // _SAMPLE_SHARE, many)))
+
+    def learn(self, sample: NDArray[np.float32], size: int) -> None:
+        """Choose what sketches are made with, before there are rows.
+
+        Args:
+            sample: some of the rows that follow.
+            size: how many will follow.
+        """
+        if len(sample) >= self._scratch.least_rows:
+            with np.errstate(all="ignore"):  # see `exact.search.nearest`
+                self._sketch = Sketch(Basis(self._metric, sample), size)
+
+    def append(self, ids: Sequence[str], vectors: NDArray[np.float32]) -> NDArray[np.intp]:
+        """Append rows, all of them or none; return the order in which they lie.
+
+        Those of a cluster lie together, so that a search reads few pages.
 
         Raises:
             StoreError: the disk is full.
         """
+        order, sketches = np.arange(len(ids)), None
+        if self._sketch is not None:
+            with np.errstate(all="ignore"):
+                sketches = self._sketch.sketched(np.ascontiguousarray(vectors))
+            order = np.argsort(sketches.numbers, kind="stable")
+            sketches, vectors = sketches.taken(order), vectors[order]
+        self._write([ids[row] for row in order.tolist()], vectors)
+        if self._sketch is not None and sketches is not None:
+            self._sketch.extend(sketches)
+        with np.errstate(all="ignore"):
+            self._renew()
+        return order
+
+    def _write(self, ids: Sequence[str], vectors: NDArray[np.float32]) -> None:
         encoded = [name.encode() for name in ids]
         lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
         records = np.zeros(len(ids), self._record)
@@ -254,14 +290,9 @@ class ScratchRows:
         records["start"] = self._names.size + np.cumsum(lengths) - lengths
         records["length"] = lengths
         self._names.append(b"".join(encoded))
-        self._records.append(records.tobytes())
+        self._records.append(records.view(np.uint8).data)
         self._index.append(ids, self.size)
         self.size += len(ids)
-        sketch = self._sketch
-        with np.errstate(all="ignore"):  # see `exact.search.nearest`
-            if sketch is not None and sketch.size < self.size:  # not moved before
-                sketch.append(np.ascontiguousarray(vectors))
-            self._renew()
 
     def moved(self, kept: NDArray[np.intp]) -> ScratchRows:
         """Return these rows alone, in their order, in files of their own; change nothing here."""
@@ -271,7 +302,7 @@ class ScratchRows:
         for start in range(0, len(kept), _COPIED_ROWS):
             some = kept[start : start + _COPIED_ROWS]
             ids = [rows.ids[int(row)] for row in some]
-            copy.append(ids, rows.vectors[some])
+            copy._write(ids, rows.vectors[some])
         return copy
 
     def view(self) -> Rows:
@@ -300,8 +331,9 @@ class ScratchRows:
         if size < due or chosen >= _LAST_BASIS:
             return
         vectors = self.view().vectors
-        some = np.linspace(0, size - 1, min(size, _LARGEST_SAMPLE)).astype(np.intp)
+        some = np.linspace(0, size - 1, self.sample_of(size)).astype(np.intp)
         renewed = Sketch(Basis(self._metric, vectors[some]), size)
         for start in range(0, size, _COPIED_ROWS):
-            renewed.append(np.ascontiguousarray(vectors[start : start + _COPIED_ROWS]))
+            some = np.ascontiguousarray(vectors[start : start + _COPIED_ROWS])
+            renewed.extend(renewed.sketched(some))
         self._sketch = renewed

@@ -1,4 +1,4 @@
-"""Sketches of rows: a twelfth of their bytes, from which a proven bound leaves most rows out.
+"""Sketches of rows: a sixteenth of their bytes, from which a proven bound leaves most rows out.
 
 A row is seen from a centre (`exact.bounds`): v = x - c, of length t, and u = v / t. Let R hold r
 orthonormal directions, those in which such u differ most, and y = R'u. A sketch keeps the first
@@ -13,8 +13,9 @@ y is computed in 32 bits and so off by some n, and R is not quite orthonormal: w
 d = |R'R - I|, both measured or proven when the directions are chosen, |R'z| <= e + d |y|, and
 |z|^2 <= |u|^2 - |y|^2 + 2 e |y| + d |y|^2.
 
-A search computes this bound for all rows with a query of 8 bits, by two products of whole numbers,
-and what that leaves out of the query is added; then again for the rows that remain, with all of it.
+A search computes this bound for the rows that their clusters (`exact.clusters`) leave, with a query
+of 8 bits, by two products of whole numbers, and what that leaves out of the query is added; then
+again for the rows that remain, with all of it.
 
 Source: N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., 2002, section 3.1.
 """
@@ -32,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib.vector.exact.bounds import KEPT, Floats, View, Wide
+from lib.vector.exact.clusters import ClusterQuery, Clusters, Numbers, Spans
 from lib.vector.exact.search import row_lengths
 from lib.vector.records import Metric
 
@@ -39,9 +41,10 @@ Bytes: TypeAlias = NDArray[np.uint8]
 Places: TypeAlias = NDArray[np.intp]
 
 _BLOCK_ROWS: Final = 1 << 16
+_LARGEST_SAMPLE: Final = 1 << 13  # of which directions and steps are chosen
 _CACHED_BYTES: Final = 1 << 19  # of what is done at once, so that it stays in the cache
-_REGISTER_BYTES: Final = 64
-_NUMBERS_PER_BYTE: Final = 3  # of a row, for each byte of its sketch
+_REGISTER_BYTES: Final = 32
+_NUMBERS_PER_BYTE: Final = 4  # of a row, for each byte of its sketch
 _WHOLE_SHARE: Final = 5  # one byte in so many holds one number, the others hold two
 _LENGTHS: Final = 3
 _TAIL: Final = _LENGTHS + 4  # the lengths, and t
@@ -102,12 +105,13 @@ class Basis:
         sample = sample if len(sample) else np.ones((1, dimension), np.float32)
         self.metric: Metric = metric
         self.layout: _Layout = _Layout.of(dimension)
-        wide = sample.astype(np.float64)
+        some = np.linspace(0, len(sample) - 1, min(len(sample), _LARGEST_SAMPLE)).astype(np.intp)
+        wide = sample[some].astype(np.float64)
         if metric == "cosine":
             wide /= np.sqrt(np.einsum("ij,ij->i", wide, wide))[:, np.newaxis]
         self._centre: Floats = np.median(wide, axis=0).astype(np.float32)
         self.centre: Wide = self._centre.astype(np.float64)
-        seen, _ = self._seen(sample)
+        seen, _ = _directions(self._from_centre(sample[some]))
         _, directions = np.linalg.eigh(seen.T.astype(np.float64) @ seen.astype(np.float64))
         rank = self.layout.rank
         self.rotation: Floats = np.ascontiguousarray(directions[:, ::-1][:, :rank], np.float32)
@@ -124,13 +128,25 @@ class Basis:
         self.widths: Floats = np.maximum(_SPREADS * spreads / 8, 2.0**-20).astype(np.float32)
         tops = 1.5 * np.quantile(self._missed(turned)[-1], 0.999, axis=0) + 2.0**-10
         self.tops: Wide = tops.astype(np.float64)
+        self.clusters: Clusters = Clusters(metric, self.centre, self._from_centre(sample))
 
-    def encoded(self, vectors: Floats) -> Bytes:
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory, about."""
+        return self.rotation.nbytes + self.clusters.nbytes
+
+    def sketched(self, vectors: Floats) -> Sketches:
         """Return the sketches of rows."""
+        seen = self._from_centre(vectors)
+        numbers = self.clusters.numbers(seen)
+        spans = self.clusters.spans(seen, numbers)
+        return Sketches(self._encoded(seen), numbers, spans)
+
+    def _encoded(self, seen: Floats) -> Bytes:
         layout = self.layout
-        seen, lengths = self._seen(vectors)
+        seen, lengths = _directions(seen)
         wholes, high, low, missed = self._missed(seen @ self.rotation)
-        codes = np.zeros((len(vectors), layout.width), np.uint8)
+        codes = np.zeros((len(seen), layout.width), np.uint8)
         codes[:, : layout.whole] = wholes.astype(np.int8).view(np.uint8)
         codes[:, layout.whole : layout.coded] = (16 * high + low).astype(np.uint8) ^ np.uint8(128)
         scaled = np.ceil(missed * (_LARGEST_LENGTH / self.tops) * (1.0 + 2.0**-20))
@@ -142,19 +158,13 @@ class Basis:
         codes[:, -4:] = lengths.astype("<f4")[:, np.newaxis].view(np.uint8)
         return codes
 
-    def _seen(self, vectors: Floats) -> tuple[Floats, Floats]:
-        """Return u and t of rows."""
-        if self.metric == "cosine":
-            seen = vectors * (1.0 / row_lengths(vectors)).astype(np.float32)[:, np.newaxis]
-            seen -= self._centre
-        else:
-            seen = vectors - self._centre
-        lengths = row_lengths(seen).astype(np.float32)
-        nothing = lengths < _SMALLEST
-        seen *= (1.0 / np.where(nothing, np.float32(1.0), lengths))[:, np.newaxis]
-        seen[nothing] = 0.0
-        lengths[nothing] = 0.0
-        return seen, lengths
+    def _from_centre(self, vectors: Floats) -> Floats:
+        """Return v of rows."""
+        if self.metric != "cosine":
+            return vectors - self._centre
+        seen = vectors * (1.0 / row_lengths(vectors)).astype(np.float32)[:, np.newaxis]
+        seen -= self._centre
+        return seen
 
     def _missed(self, turned: Floats) -> tuple[Floats, Floats, Floats, Wide]:
         """Return the whole numbers, the halves of bytes, and the three lengths left out."""
@@ -174,6 +184,29 @@ class Basis:
         missed[:, 2] = np.sqrt(np.maximum(left, 0.0))
         halves += 8
         return wholes, halves[:, : middle - whole], halves[:, middle - whole :], missed
+
+
+def _directions(seen: Floats) -> tuple[Floats, Floats]:
+    """Return u and t of rows."""
+    lengths = row_lengths(seen).astype(np.float32)
+    nothing = lengths < _SMALLEST
+    scaled = seen.copy()
+    scaled *= (1.0 / np.where(nothing, np.float32(1.0), lengths))[:, np.newaxis]
+    scaled[nothing] = 0.0
+    lengths[nothing] = 0.0
+    return scaled, lengths
+
+
+class Sketches(NamedTuple):
+    """The sketches of some rows, with the numbers of their clusters and their spans there."""
+
+    codes: Bytes
+    numbers: Numbers
+    spans: Spans
+
+    def taken(self, rows: Places | slice) -> Sketches:
+        """Return those of some of the rows."""
+        return Sketches(self.codes[rows], self.numbers[rows], self.spans[rows])
 
 
 class _Parts(NamedTuple):
@@ -302,41 +335,84 @@ class Sketch:
         self.basis: Basis = basis
         self.chosen: int = chosen
         self.size: int = 0
-        self._blocks: list[Bytes] = []
+        self._blocks: list[Sketches] = []
+        self._counts = np.zeros(len(basis.clusters.means), np.int64)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all blocks."""
-        return sum(block.nbytes for block in self._blocks)
+        """Bytes of all blocks, and of the basis."""
+        blocks = sum(column.nbytes for block in self._blocks for column in block)
+        return blocks + self.basis.nbytes
 
     @property
     def _at_once(self) -> int:
         """Rows that are compared at once: a power of two, as those of a block are."""
         return 1 << (_CACHED_BYTES // self.basis.layout.width).bit_length() - 1
 
-    def append(self, vectors: Floats) -> None:
-        """Add the sketches of the rows that follow."""
+    def sketched(self, vectors: Floats) -> Sketches:
+        """Return the sketches of rows that may follow."""
         step = max(1, _CELLS // vectors.shape[1])
-        for start in range(0, len(vectors), step):
-            self.extend(self.basis.encoded(vectors[start : start + step]))
+        parts = [
+            self.basis.sketched(vectors[start : start + step])
+            for start in range(0, max(1, len(vectors)), step)
+        ]
+        return Sketches(*map(np.concatenate, zip(*parts, strict=True)))
 
-    def extend(self, codes: Bytes) -> None:
-        """Add sketches."""
-        while len(codes):
+    def extend(self, sketches: Sketches) -> None:
+        """Add the sketches of the rows that follow."""
+        self._counts += np.bincount(sketches.numbers, minlength=len(self._counts))
+        for start, end in self._pieces(len(sketches.codes)):
             place = self.size % _BLOCK_ROWS
             if not place:
-                self._blocks.append(_aligned(_BLOCK_ROWS, codes.shape[1]))
-            some = codes[: _BLOCK_ROWS - place]
-            self._blocks[-1][place : place + len(some)] = some
-            self.size += len(some)
-            codes = codes[len(some) :]
+                self._blocks.append(_block(sketches.codes.shape[1]))
+            for column, some in zip(self._blocks[-1], sketches, strict=True):
+                column[place : place + end - start] = some[start:end]
+            self.size += end - start
+
+    def _pieces(self, rows: int) -> Iterator[tuple[int, int]]:
+        """Yield parts of the rows that follow, each of which belongs into one block."""
+        start, end = 0, min(rows, _BLOCK_ROWS - self.size % _BLOCK_ROWS)
+        while start < rows:
+            yield start, end
+            start, end = end, min(rows, end + _BLOCK_ROWS)
 
     def moved(self, kept: Places) -> Sketch:
         """Return those of these rows that are here, in their order; change nothing here."""
         copy = Sketch(self.basis, self.chosen)
-        for codes in self._collected(kept[: np.searchsorted(kept, self.size)]):
-            copy.extend(codes)
+        for first, block, part in self._parts(kept[: np.searchsorted(kept, self.size)]):
+            copy.extend(block.taken(part - first))
         return copy
+
+    def promising(
+        self, query: ClusterQuery, places: Places | None, size: int, count: int
+    ) -> Places:
+        """Return about so many rows, or more: those of the clusters that promise most.
+
+        Args:
+            query: what they promise it.
+            places: which rows to look at, in their order; None for all.
+            size: how many rows there are.
+            count: how many are wanted.
+        """
+        order = np.argsort(-query.promises)
+        wanted = count * size / max(1, size if places is None else len(places))
+        chosen = np.zeros(len(order), np.bool_)
+        chosen[order[: 1 + np.searchsorted(np.cumsum(self._counts[order]), wanted)]] = True
+        return self._where(places, size, lambda block: chosen.take(block.numbers, mode="clip"))
+
+    def near(self, query: ClusterQuery, least: float, places: Places | None, size: int) -> Places:
+        """Return which rows may be worth so much, by their clusters.
+
+        Args:
+            query: what they are worth to it.
+            least: how much that is.
+            places: which rows to look at, in their order; None for all.
+            size: how many rows there are.
+        """
+        spans = query.least_spans(least)
+        return self._where(
+            places, size, lambda block: block.spans >= spans.take(block.numbers, mode="clip")
+        )
 
     def coarse(self, query: Query, size: int) -> Floats:
         """Return what the first rows are worth at most, fast."""
@@ -347,14 +423,14 @@ class Sketch:
         for start in range(0, size, at_once):
             end = min(start + at_once, size)
             place = start % _BLOCK_ROWS
-            codes = self._blocks[start // _BLOCK_ROWS][place : place + end - start]
+            codes = self._blocks[start // _BLOCK_ROWS].codes[place : place + end - start]
             query.coarse(codes, lows[: end - start], products, worths[start:end])
         return worths
 
     def coarse_of(self, query: Query, places: Places) -> Floats:
         """Return what some rows, in their order, are worth at most, fast."""
         products, worths = whole_products(), list[Floats]([np.empty(0, np.float32)])
-        for codes in self._collected(places):
+        for codes in self._codes(places):
             out = np.empty(len(codes), np.float32)
             query.coarse(codes, np.empty_like(codes), products, out)
             worths.append(out)
@@ -362,17 +438,45 @@ class Sketch:
 
     def fine_of(self, query: Query, places: Places) -> Floats:
         """Return what some rows, in their order, are worth at most."""
-        found = [query.fine(codes) for codes in self._collected(places)]
+        found = [query.fine(codes) for codes in self._codes(places)]
         return np.concatenate([np.empty(0, np.float32), *found])
 
-    def _collected(self, places: Places) -> Iterator[Bytes]:
+    def _where(
+        self,
+        places: Places | None,
+        size: int,
+        passes: Callable[[Sketches], NDArray[np.bool_]],
+    ) -> Places:
+        found = [np.empty(0, np.intp)]
+        if places is None:
+            for start in range(0, size, _BLOCK_ROWS):
+                block = self._blocks[start // _BLOCK_ROWS].taken(slice(size - start))
+                found.append(start + np.flatnonzero(passes(block)))
+        else:
+            for first, block, part in self._parts(places):
+                inside = part - first
+                numbers, spans = block.numbers[inside], block.spans[inside]
+                found.append(part[passes(Sketches(block.codes[:0], numbers, spans))])
+        return np.concatenate(found)
+
+    def _codes(self, places: Places) -> Iterator[Bytes]:
         at_once = self._at_once
+        for first, block, part in self._parts(places):
+            for start in range(0, len(part), at_once):
+                yield np.take(block.codes, part[start : start + at_once] - first, axis=0)
+
+    def _parts(self, places: Places) -> Iterator[tuple[int, Sketches, Places]]:
+        """Yield the first row of each block, the block, and which of the rows it has."""
         edges = np.arange(0, self.size + _BLOCK_ROWS, _BLOCK_ROWS)
         cuts = np.searchsorted(places, edges)
         for number, block in enumerate(self._blocks[: len(edges) - 1]):
-            for start in range(cuts[number], cuts[number + 1], at_once):
-                part = places[start : min(start + at_once, cuts[number + 1])]
-                yield np.take(block, part - edges[number], axis=0)
+            if cuts[number] < cuts[number + 1]:
+                yield int(edges[number]), block, places[cuts[number] : cuts[number + 1]]
+
+
+def _block(width: int) -> Sketches:
+    numbers, spans = np.empty(_BLOCK_ROWS, np.uint16), np.empty(_BLOCK_ROWS, np.uint8)
+    return Sketches(_aligned(_BLOCK_ROWS, width), numbers, spans)
 
 
 def _aligned(rows: int, width: int) -> Bytes:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from lib.errors import StoreError
-from lib.vector import Metric, Record, SQLiteVectorStore, open_vector_store
+from lib.vector import InMemoryVectorStore, Metric, Record, SQLiteVectorStore, open_vector_store
 from lib.vector.exact.search import nearest
 
 RECORDS = [Record(f"{row:03}", [1.0, row / 100], f"word{row}", {"row": row}) for row in range(300)]
@@ -244,6 +244,50 @@ async def test_vectors_that_another_program_has_spoiled_hide_no_others(
     ) as store:
         found = await store.query([1.0, 2.0, 3.0, 4.0], 5 + len(spoiled))
         assert [match.id for match in found if match.id not in spoiled][:5] == best
+
+
+async def in_four_clusters(folder: Path, metric: Metric = "cosine") -> list[Record]:
+    """Store rows of four clusters in turns, as many as have sketches, and return them."""
+    noise = np.random.default_rng(2)
+    vectors = np.eye(8)[np.arange(3_000) % 4] + noise.standard_normal((3_000, 8)) / 50
+    records = [
+        Record(f"{row:04}", vector, f"text {row}", {"row": row})
+        for row, vector in enumerate(vectors)
+    ]
+    async with SQLiteVectorStore(folder / "vectors.db", dimension=8, metric=metric) as store:
+        await store.upsert(records)
+    return records
+
+
+async def test_rows_that_are_like_each_other_lie_together(tmp_path: Path) -> None:
+    records = await in_four_clusters(tmp_path)
+    async with SQLiteVectorStore(
+        tmp_path / "vectors.db", dimension=8, cache_bytes=0, scratch_dir=tmp_path
+    ) as store:
+        await store.query(records[0].vector, 1, filter={"row": 0})
+        snapshot = vars(store)["_database"].current("")
+
+    clusters = snapshot.rows.vectors.argmax(axis=1)
+    assert np.count_nonzero(np.diff(clusters)) < 100
+
+
+@pytest.mark.parametrize("metric", METRICS)
+async def test_what_stands_beside_vectors_stays_with_them(metric: Metric, tmp_path: Path) -> None:
+    records = await in_four_clusters(tmp_path, metric)
+    store = SQLiteVectorStore(
+        tmp_path / "vectors.db", dimension=8, metric=metric, cache_bytes=0, scratch_dir=tmp_path
+    )
+    async with InMemoryVectorStore(metric=metric) as memory, store:
+        await memory.upsert(records)
+        for change in range(3):
+            for only in (None, {"row": {"$gt": 2_900}}, {"row": {"$lt": 300}}):
+                query = records[5 + change].vector
+                found = await store.query(query, 30, filter=only, include_vectors=True)
+                assert found == await memory.query(query, 30, filter=only, include_vectors=True)
+            some = [Record(f"{row:04}", [change] * 7 + [1], "new", {"row": row}) for row in (7, 99)]
+            for changed in (memory, store):
+                await changed.upsert(some)
+                await changed.delete([f"{change + 200:04}"])
 
 
 def test_vectors_that_are_too_long_are_refused() -> None:

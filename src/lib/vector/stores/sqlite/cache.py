@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib.vector.exact.partition import Partition, Snapshot
-from lib.vector.exact.search import Selection, effort, nearest
+from lib.vector.exact.search import Selection, effort, nearest, row_lengths
 from lib.vector.filter import Filter
 from lib.vector.offload import copying
 from lib.vector.records import Metric
@@ -66,6 +66,7 @@ Stored: TypeAlias = tuple[str, str]
 
 _ENTRY_BYTES: Final = 320  # what Python keeps beside the two strings
 _LONGEST_META: Final = 2_048  # characters, so that decoding some tens takes less than a millisecond
+_COLLECTED_BYTES: Final = 1 << 26  # of vectors, before they go to a disk
 _numbers: Final = count()
 
 
@@ -198,9 +199,13 @@ class CachedNamespace:
             self._partition.delete(rows)
             self._places = None
 
-    def reserve(self, rows: int) -> None:
-        """Make room for so many rows more."""
-        self._partition.reserve(rows)
+    def reserve(self, rows: int) -> int:
+        """Make room for so many rows more; return how many `learn` would be shown."""
+        return self._partition.reserve(rows)
+
+    def learn(self, sample: NDArray[np.float32], rows: int) -> None:
+        """Learn what rows are like, of which so many will come."""
+        self._partition.learn(sample, rows)
 
     def empty(self) -> None:
         """Take out all rows, and keep what was learned from them about searching."""
@@ -245,10 +250,14 @@ class Listing:
 class NamespaceReader:
     """A namespace while it is read, some rows at a time; what changes meanwhile is not followed.
 
+    Rows that go to a disk are collected first, so that those that are like each other come
+    together, and a sample of them is read before.
+
     Attributes:
         listing: all rows that there were at first.
         cached: what was read.
         read: how many of them were read.
+        sampled: which ones are still to be read for the sample.
     """
 
     def __init__(self, listing: Listing, cached: CachedNamespace) -> None:
@@ -256,6 +265,40 @@ class NamespaceReader:
         self.listing: Listing = listing
         self.cached: CachedNamespace = cached
         self.read: int = 0
+        size = len(listing.rids)
+        sampled = np.linspace(0, size - 1, cached.reserve(size)).astype(np.intp)
+        self.sampled: NDArray[np.int64] = listing.rids[sampled]
+        self._sample: list[NDArray[np.float32]] = []
+        self._collects = len(sampled) > 0
+        self._ids, self._items = list[str](), list[tuple[int, Mapping[str, Any]]]()
+        self._vectors: list[NDArray[np.float32]] = []
+
+    def sample(self, vectors: NDArray[np.float32], count: int) -> None:
+        """Take what was read of the first so many that are sampled."""
+        self._sample.append(vectors)
+        self.sampled = self.sampled[count:]
+        if not len(self.sampled):
+            self.cached.learn(np.concatenate(self._sample), len(self.listing.rids))
+            self._sample.clear()
+
+    def add(
+        self,
+        ids: list[str],
+        vectors: NDArray[np.float32],
+        items: list[tuple[int, Mapping[str, Any]]],
+        count: int,
+    ) -> None:
+        """Take what was read of the next so many rows."""
+        self.read += count
+        self._ids.extend(ids)
+        self._items.extend(items)
+        self._vectors.append(vectors)
+        is_last = self.read >= len(self.listing.rids)
+        if is_last or not self._collects or len(self._ids) * vectors[0:1].nbytes > _COLLECTED_BYTES:
+            matrix = np.concatenate(self._vectors)
+            self._vectors.clear()
+            self.cached.upsert(self._ids, matrix, row_lengths(matrix), self._items)
+            self._ids, self._items = [], []
 
 
 class Namespaces:

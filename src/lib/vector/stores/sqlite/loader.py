@@ -113,19 +113,22 @@ class Loader:
     def reader(self, listing: Listing, cached: CachedNamespace) -> NamespaceReader:
         """Return what reads these rows."""
         cached.change = listing.change
-        cached.reserve(len(listing.rids))
         return NamespaceReader(listing, cached)
 
     def read(self, reader: NamespaceReader) -> bool:
         """Read some rows; return True if more follow."""
-        rids = reader.listing.rids
+        rids, namespace = reader.listing.rids, reader.listing.namespace
+        if len(reader.sampled):
+            some = reader.sampled[:_READ_AT_ONCE].tolist()
+            rows = self._rows.select(_ROWS, namespace, as_json(some))
+            reader.sample(self._rows.matrix([blob for _, _, blob in rows]), len(some))
+            return True
         some = rids[reader.read : reader.read + _READ_AT_ONCE].tolist()
         if some:
-            rows = self._rows.select(_ROWS, reader.listing.namespace, as_json(some))
+            rows = self._rows.select(_ROWS, namespace, as_json(some))
             matrix = self._rows.matrix([blob for _, _, blob in rows])
             items = [(rid, _UNREAD) for rid, _, _ in rows]
-            reader.cached.upsert([name for _, name, _ in rows], matrix, row_lengths(matrix), items)
-        reader.read += len(some)
+            reader.add([name for _, name, _ in rows], matrix, items, len(some))
         return reader.read < len(rids)
 
     def read_columns(
