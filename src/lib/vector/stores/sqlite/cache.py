@@ -247,6 +247,32 @@ class Listing:
     state: object
 
 
+class _Collected:
+    """Vectors in one piece of memory, which the system has back whole: small ones leave holes."""
+
+    def __init__(self, most: int) -> None:
+        """Start empty; there will be so many at most."""
+        self._most, self._size = most, 0
+        self._room = np.empty((0, 0), np.float32)
+
+    def has_room(self, count: int) -> bool:
+        """Return True if so many more may be added."""
+        return self._size + count <= self._most
+
+    def add(self, vectors: NDArray[np.float32]) -> None:
+        """Copy vectors behind the others."""
+        if not len(self._room):
+            self._room = np.empty((self._most, vectors.shape[1]), np.float32)
+        self._room[self._size : self._size + len(vectors)] = vectors
+        self._size += len(vectors)
+
+    def taken(self) -> NDArray[np.float32]:
+        """Return all, and keep none."""
+        vectors = self._room[: self._size]
+        self._room, self._size = np.empty((0, 0), np.float32), 0
+        return vectors
+
+
 class NamespaceReader:
     """A namespace while it is read, some rows at a time; what changes meanwhile is not followed.
 
@@ -268,18 +294,17 @@ class NamespaceReader:
         size = len(listing.rids)
         sampled = np.linspace(0, size - 1, cached.reserve(size)).astype(np.intp)
         self.sampled: NDArray[np.int64] = listing.rids[sampled]
-        self._sample: list[NDArray[np.float32]] = []
+        self._sample = _Collected(len(sampled))
         self._collects = len(sampled) > 0
         self._ids, self._items = list[str](), list[tuple[int, Mapping[str, Any]]]()
-        self._vectors: list[NDArray[np.float32]] = []
+        self._vectors: _Collected | None = None
 
     def sample(self, vectors: NDArray[np.float32], count: int) -> None:
         """Take what was read of the first so many that are sampled."""
-        self._sample.append(vectors)
+        self._sample.add(vectors)
         self.sampled = self.sampled[count:]
         if not len(self.sampled):
-            self.cached.learn(np.concatenate(self._sample), len(self.listing.rids))
-            self._sample.clear()
+            self.cached.learn(self._sample.taken(), len(self.listing.rids))
 
     def add(
         self,
@@ -290,15 +315,18 @@ class NamespaceReader:
     ) -> None:
         """Take what was read of the next so many rows."""
         self.read += count
+        if not self._collects:
+            self.cached.upsert(ids, vectors, row_lengths(vectors), items)
+            return
+        if self._vectors is None:
+            self._vectors = _Collected(_COLLECTED_BYTES // (4 * vectors.shape[1]) + count)
+        self._vectors.add(vectors)
         self._ids.extend(ids)
         self._items.extend(items)
-        self._vectors.append(vectors)
-        is_last = self.read >= len(self.listing.rids)
-        if is_last or not self._collects or len(self._ids) * vectors[0:1].nbytes > _COLLECTED_BYTES:
-            matrix = np.concatenate(self._vectors)
-            self._vectors.clear()
+        if self.read >= len(self.listing.rids) or not self._vectors.has_room(count):
+            matrix = self._vectors.taken()
             self.cached.upsert(self._ids, matrix, row_lengths(matrix), self._items)
-            self._ids, self._items = [], []
+            self._vectors, self._ids, self._items = None, [], []
 
 
 class Namespaces:
