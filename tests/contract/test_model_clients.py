@@ -508,5 +508,5 @@ def test_a_wire_has_a_name_and_a_provider() -> None:
     for name, wire in WIRES.items():
         client = wire.connect("http://127.0.0.1:1/v1", provider="x")
         assert (client.model, client.provider) == ("m", "x")
-        assert client.name == ("gemini" if name == "vertex" else name)
+        assert client.name == {"claude-vertex": "anthropic", "vertex": "gemini"}.get(name, name)
         assert client.server == {"address": "127.0.0.1", "port": 1}

@@ -113,6 +113,35 @@ class AnthropicServer(ModelServer):
         return read, max(0, end - read)
 
 
+_VERTEX_PATH: Final = re.compile(
+    r"/v1/projects/[\w-]+/locations/[\w-]+/publishers/anthropic"
+    r"/models/(?P<model>[\w.@-]+):(?P<method>rawPredict|streamRawPredict)"
+)
+
+
+class ClaudeOnVertex(AnthropicServer):
+    """The same behind Vertex AI: the path names the model, the body the version of the API."""
+
+    def full(self, received: Received) -> dict[str, Any]:
+        """Return the body as Anthropic takes it, with the model of the path."""
+        found = _VERTEX_PATH.fullmatch(received.path)
+        body = {k: v for k, v in received.body.items() if k != "anthropic_version"}
+        return body if found is None else {**body, "model": found["model"]}
+
+    def admit(self, received: Received) -> Raw | None:
+        """Return the answer to a request with a wrong token, path, version or place of a model."""
+        sent = json.loads(received.content)
+        if received.headers.get("authorization") != f"Bearer {self._api_key}":
+            return failed(401, "authentication_error", "UNAUTHENTICATED")
+        if not (found := _VERTEX_PATH.fullmatch(received.path)):
+            return failed(404, "not_found_error", "NOT_FOUND")
+        if not sent.get("anthropic_version"):
+            return failed(400, "invalid_request_error", "anthropic_version: Field required")
+        if "model" in sent or bool(sent.get("stream")) != found["method"].startswith("stream"):
+            return failed(400, "invalid_request_error", "model, stream: as in the path")
+        return None
+
+
 def _seal(block: _Block) -> str | None:
     if block.get("type") not in {"thinking", "redacted_thinking"}:
         return None

@@ -14,7 +14,7 @@ from fakes import (
     mistral_server,
     ollama_server,
 )
-from fakes.anthropic_server import AnthropicServer
+from fakes.anthropic_server import AnthropicServer, ClaudeOnVertex
 from fakes.bedrock_server import BedrockServer, frame
 from fakes.gemini_server import GeminiServer
 from fakes.llm_server import API_KEY, Answers, ChatServer, ModelServer, Raw
@@ -140,6 +140,11 @@ def _anthropic_client(base_url: str, **options: Any) -> ModelClient:
     return AnthropicClient("m", base_url=base_url, **_keyed(options))
 
 
+def _claude_on_vertex(base_url: str, **options: Any) -> ModelClient:
+    key = options.pop("api_key", API_KEY)
+    return AnthropicClient("m", base_url=base_url, project="p-1", token=lambda: key, **options)
+
+
 _BEGUN: Final = {"type": "message_start", "message": {"id": "1", "model": "m", "new": 1}}
 _TEXT: Final = {
     "type": "content_block_start",
@@ -148,6 +153,23 @@ _TEXT: Final = {
 }
 _NEW: Final = {"type": "content_block_start", "index": 1, "content_block": {"type": "new", "a": 1}}
 _STOPPED: Final = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {}}
+
+_ANTHROPIC: Final[Mapping[str, Any]] = {
+    "wait": (
+        anthropic_server.failed(429, "rate_limit_error", headers={"retry-after": "7.5"}),
+        7.5,
+    ),
+    "broken": anthropic_server.failed(500, "api_error"),
+    "overloaded": anthropic_server.failed(529, "overloaded_error"),
+    "wrong": anthropic_server.failed(400, "invalid_request_error"),
+    "request_id": "req_1",
+    "failing": _sse(_BEGUN, _TEXT, {"type": "error", "error": {"type": "overloaded_error"}}),
+    "malformed": _sse(_BEGUN, _TEXT, end="event: content_block_delta\ndata: {oops\n\n"),
+    "unknown": _sse(
+        _BEGUN, {"type": "new"}, _TEXT, _NEW, _STOPPED, {"type": "message_stop", "new": 1}
+    ),
+    "modalities": frozenset({"text", "image", "file"}),
+}
 
 
 # -- Google --------------------------------------------------------------------------------------
@@ -254,24 +276,8 @@ WIRES: Final[Mapping[str, Wire]] = {
         modalities=frozenset({"text", "image", "file"}),
         options={"store": False},
     ),
-    "anthropic": Wire(
-        serve=AnthropicServer,
-        connect=_anthropic_client,
-        wait=(
-            anthropic_server.failed(429, "rate_limit_error", headers={"retry-after": "7.5"}),
-            7.5,
-        ),
-        broken=anthropic_server.failed(500, "api_error"),
-        overloaded=anthropic_server.failed(529, "overloaded_error"),
-        wrong=anthropic_server.failed(400, "invalid_request_error"),
-        request_id="req_1",
-        failing=_sse(_BEGUN, _TEXT, {"type": "error", "error": {"type": "overloaded_error"}}),
-        malformed=_sse(_BEGUN, _TEXT, end="event: content_block_delta\ndata: {oops\n\n"),
-        unknown=_sse(
-            _BEGUN, {"type": "new"}, _TEXT, _NEW, _STOPPED, {"type": "message_stop", "new": 1}
-        ),
-        modalities=frozenset({"text", "image", "file"}),
-    ),
+    "anthropic": Wire(**_ANTHROPIC, serve=AnthropicServer, connect=_anthropic_client),
+    "claude-vertex": Wire(**_ANTHROPIC, serve=ClaudeOnVertex, connect=_claude_on_vertex),
     "gemini": Wire(**_GEMINI, connect=_gemini_client),
     "bedrock": Wire(
         serve=BedrockServer,

@@ -1,4 +1,4 @@
-"""`AnthropicClient`: models behind Anthropic's messages API.
+"""`AnthropicClient`: models behind Anthropic's messages API, or Claude on Vertex AI.
 
 The log of a conversation only grows, so that each call repeats the one before it: the cache is
 marked after the instructions, after the last message, and where the last message of the call before
@@ -18,6 +18,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Final, Literal, Unpack, cast
+from urllib.parse import quote
 
 from lib._util.json import canonical
 from lib.errors import InvalidReply, LLMError, UnsupportedModality
@@ -40,10 +41,15 @@ from lib.llm.api.conversation import (
 )
 from lib.llm.api.endpoint import (
     JSON_HEADERS,
+    VERTEX,
     Endpoint,
+    TokenSource,
+    bearer,
     checked_address,
     checked_key,
     provider_of,
+    vertex_address,
+    vertex_publisher,
 )
 from lib.llm.api.fields import arguments_text, read_arguments
 from lib.llm.api.prefixes import (
@@ -71,7 +77,9 @@ MAX_TOKENS: Final = 16_384
 _WIRE: Final = "anthropic"
 _CALL_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _PDF: Final = "application/pdf"
-_RESERVED: Final = frozenset({"messages", "model", "stream", "system", "tools"})
+_RESERVED: Final = frozenset(
+    {"anthropic_version", "messages", "model", "stream", "system", "tools"}
+)
 _CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
 _STOPS: Final[Mapping[str, Stop]] = {
     "end_turn": "stop",
@@ -87,7 +95,7 @@ Cache = Literal["5m", "1h"]
 
 
 class AnthropicClient(WireClient):
-    """Speaks `/v1/messages`, as Anthropic and some gateways do.
+    """Speaks `/v1/messages`, as Anthropic and some gateways do, or `:rawPredict` of Vertex AI.
 
     See `WireClient` for what all such clients have in common. `max_tokens` is 16,384 unless a call
     has it as a setting: the wire requires one. `thinking` and `output_config` are settings, too. A
@@ -104,6 +112,9 @@ class AnthropicClient(WireClient):
         *,
         api_key: str | None = None,
         base_url: str | None = None,
+        project: str | None = None,
+        location: str = "global",
+        token: TokenSource | None = None,
         modalities: frozenset[str] = carries,
         cache: Cache | None = "5m",
         version: str = VERSION,
@@ -114,26 +125,44 @@ class AnthropicClient(WireClient):
         Args:
             model: the model of calls that name none.
             api_key: defaults to ANTHROPIC_API_KEY, else ANTHROPIC_AUTH_TOKEN is sent.
-            base_url: up to `/v1`; defaults to ANTHROPIC_BASE_URL, else Anthropic.
+            base_url: up to `/v1`; defaults to ANTHROPIC_BASE_URL, else Anthropic; with a project,
+                to Vertex AI.
+            project: of Google Cloud, for Vertex AI instead of Anthropic.
+            location: of Vertex AI, such as "europe-west4", "eu" or "us".
+            token: an OAuth token for Vertex AI, or what returns one; see `GeminiClient`.
             modalities: what the model takes beside "text".
             cache: how long the server keeps the beginning of a conversation for the next call;
                 None marks nothing.
-            version: of the API, as a header names it.
+            version: of the API, as a header names it, or on Vertex AI the body.
             **options: see `ClientOptions`.
 
         Raises:
-            ValueError: no key for Anthropic, a key or address that cannot be one, a modality that
-                the wire cannot carry, or both `http` and `transport`.
+            ValueError: no key for Anthropic, a project without a token or a token without a
+                project, a key or address that cannot be one, a modality that the wire cannot carry,
+                or both `http` and `transport`.
         """
-        endpoint = _endpoint(api_key, base_url, version)
+        if (project is None) != (token is None):
+            raise ValueError("Claude on Vertex AI needs both project= and token=")
+        if project is None:
+            endpoint = _endpoint(api_key, base_url, version)
+        else:
+            endpoint = _vertex_endpoint(base_url, project, location)
         super().__init__(model, endpoint, modalities=modalities, **options)
         self._cache: Cache | None = cache
+        self._token, self._version = token, version
 
     def _path(self, call: ModelCall) -> str:
-        return "/v1/messages"
+        if self._token is None:
+            return "/v1/messages"
+        method = "streamRawPredict" if call.stream else "rawPredict"
+        return f"/models/{quote(call.model, safe='@')}:{method}"
 
     def _body(self, call: ModelCall) -> dict[str, Any]:
-        return build_body(call, origin=Origin(self._server, call.model), cache=self._cache)
+        body = build_body(call, origin=Origin(self._server, call.model), cache=self._cache)
+        if self._token is not None:  # whose path names the model
+            del body["model"]
+            body["anthropic_version"] = self._version
+        return body
 
     def _builder(self, call: ModelCall, body: Mapping[str, Any]) -> ReplyBuilder:
         return ReplyBuilder(
@@ -142,6 +171,15 @@ class AnthropicClient(WireClient):
             origin=Origin(self._server, call.model),
             request=body,
         )
+
+    async def _authorized(self, url: str, content: bytes) -> Mapping[str, str]:
+        return {} if self._token is None else await bearer(self._token)
+
+
+def _vertex_endpoint(base_url: str | None, project: str, location: str) -> Endpoint:
+    address, _ = checked_address(base_url or vertex_address(location, "v1"))
+    address = vertex_publisher(address, project, location, "anthropic")
+    return Endpoint(address=address, headers=JSON_HEADERS, provider=VERTEX)
 
 
 def _endpoint(api_key: str | None, base_url: str | None, version: str) -> Endpoint:

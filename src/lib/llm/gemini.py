@@ -10,12 +10,10 @@ types of google-genai 3.4.
 
 from __future__ import annotations
 
-import asyncio
 import base64
-import inspect
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Final, TypeAlias, Unpack, cast
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final, Unpack, cast
 
 from lib._util.json import canonical
 from lib.errors import InvalidReply, LLMError
@@ -36,7 +34,17 @@ from lib.llm.api.conversation import (
     text_only,
     unsealed,
 )
-from lib.llm.api.endpoint import JSON_HEADERS, Endpoint, checked_address, checked_key
+from lib.llm.api.endpoint import (
+    JSON_HEADERS,
+    VERTEX,
+    Endpoint,
+    TokenSource,
+    bearer,
+    checked_address,
+    checked_key,
+    vertex_address,
+    vertex_publisher,
+)
 from lib.llm.api.fields import arguments_text
 from lib.llm.api.streams import ServerEvent, read_json
 from lib.llm.api.wire import ModelCall, Settings, WireClient, read_settings, stops
@@ -57,9 +65,6 @@ from lib.llm.parts import (
 )
 
 URL: Final = "https://generativelanguage.googleapis.com/v1beta"
-
-TokenSource: TypeAlias = "str | Callable[[], str | Awaitable[str]]"
-"""An OAuth token, or what returns the one that is valid now."""
 
 _WIRE: Final = "gemini"
 _UNSIGNED: Final = "skip_thought_signature_validator"
@@ -159,9 +164,7 @@ class GeminiClient(WireClient):
         )
 
     async def _authorized(self, url: str, content: bytes) -> Mapping[str, str]:
-        if self._token is None:
-            return {}
-        return {"authorization": f"Bearer {await _current(self._token)}"}
+        return {} if self._token is None else await bearer(self._token)
 
 
 def _endpoint(
@@ -172,27 +175,17 @@ def _endpoint(
     *,
     has_token: bool,
 ) -> Endpoint:
-    host = "aiplatform" if location == "global" else f"{location}-aiplatform"
-    default = f"https://{host}.googleapis.com/v1beta1" if project else URL
+    default = vertex_address(location, "v1beta1") if project else URL
     address, _ = checked_address(base_url or default)
     if project:
-        address += f"/projects/{project}/locations/{location}/publishers/google"
+        address = vertex_publisher(address, project, location, "google")
     key = "" if has_token else checked_key(api_key, "GEMINI_API_KEY", "GOOGLE_API_KEY")
     if not key and not has_token and base_url is None:
         way = "pass token=" if project else "set GEMINI_API_KEY, or pass api_key= or token="
         raise ValueError(f"Google needs a key or a token: {way}")
     headers = {**JSON_HEADERS, **({"x-goog-api-key": key} if key else {})}
-    provider = "gcp.vertex_ai" if project else "gcp.gemini"
+    provider = VERTEX if project else "gcp.gemini"
     return Endpoint(address=address, headers=headers, provider=provider)
-
-
-async def _current(token: TokenSource) -> str:
-    if isinstance(token, str):
-        return token
-    if inspect.iscoroutinefunction(token):
-        return await token()
-    found = await asyncio.to_thread(token)
-    return found if isinstance(found, str) else await found
 
 
 # -- the request -------------------------------------------------------------------------------

@@ -74,6 +74,20 @@ def _azure(provider: str, model: str) -> LLMClient:
     )
 
 
+_VERTEX: Final = {
+    "project": "GOOGLE_CLOUD_PROJECT",
+    "location": "GOOGLE_CLOUD_LOCATION",
+    "token": "GOOGLE_OAUTH_ACCESS_TOKEN",
+}
+
+
+def _vertex(provider: str, model: str) -> LLMClient:
+    """Open a model on Vertex AI, where Claude speaks the wire of its own maker."""
+    if model.startswith("claude"):
+        return _Own("lib.llm.anthropic", "AnthropicClient", _VERTEX).open(provider, model)
+    return _Own("lib.llm.gemini", "GeminiClient", _VERTEX).open(provider, model)
+
+
 def _found(variables: Mapping[str, str], provider: str) -> dict[str, str]:
     missing = [each for each in variables.values() if not os.environ.get(each)]
     if missing:
@@ -96,15 +110,7 @@ _PROVIDERS: Final[Mapping[str, Callable[[str, str], LLMClient]]] = {
     "openai": _Own("lib.llm.responses", "OpenAIClient").open,
     "openrouter": _Compatible("https://openrouter.ai/api/v1", "OPENROUTER").open,
     "together": _Compatible("https://api.together.xyz/v1", "TOGETHER").open,
-    "vertex": _Own(
-        "lib.llm.gemini",
-        "GeminiClient",
-        {
-            "project": "GOOGLE_CLOUD_PROJECT",
-            "location": "GOOGLE_CLOUD_LOCATION",
-            "token": "GOOGLE_OAUTH_ACCESS_TOKEN",
-        },
-    ).open,
+    "vertex": _vertex,
     "vllm": _Compatible("http://127.0.0.1:8000/v1", "VLLM", hosted=False).open,
     "xai": _Compatible("https://api.x.ai/v1", "XAI").open,
 }

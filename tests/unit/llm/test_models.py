@@ -81,6 +81,32 @@ def test_a_name_opens_the_client_of_its_provider(
     assert (client.server["address"], client.provider) == (host, billed_by)
 
 
+def test_claude_on_vertex_speaks_the_wire_of_its_maker(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = {
+        "europe-west4": "europe-west4-aiplatform.googleapis.com",
+        "eu": "aiplatform.eu.rep.googleapis.com",
+        "global": "aiplatform.googleapis.com",
+        "us": "aiplatform.us.rep.googleapis.com",
+    }
+    for name, value in KEYS["vertex"].items():
+        monkeypatch.setenv(name, value)
+    for location, host in hosts.items():
+        monkeypatch.setenv("GOOGLE_CLOUD_LOCATION", location)
+
+        client: Any = open_client("vertex:claude-sonnet-4-5@20250929")
+
+        assert type(client) is AnthropicClient
+        assert client.model == "claude-sonnet-4-5@20250929"
+        assert (client.server["address"], client.provider) == (host, "gcp.vertex_ai")
+
+
+def test_a_token_of_vertex_goes_to_no_other_server() -> None:
+    with pytest.raises(ValueError, match="both project= and token="):
+        AnthropicClient("m", api_key="k", token="t")
+    with pytest.raises(ValueError, match="both project= and token="):
+        AnthropicClient("m", api_key="k", project="p")
+
+
 @pytest.mark.parametrize("provider", [each for each, keys in KEYS.items() if keys])
 def test_a_missing_key_is_named(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if provider == "bedrock":

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from lib._util.version import __version__
@@ -153,3 +155,40 @@ def checked_key(api_key: str | None, *variables: str) -> str:
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise ValueError("the API key holds characters that no key has")
     return key
+
+
+# -- Vertex AI -----------------------------------------------------------------------------------
+
+VERTEX: Final = "gcp.vertex_ai"
+
+TokenSource: TypeAlias = "str | Callable[[], str | Awaitable[str]]"
+"""An OAuth token, or what returns the one that is valid now."""
+
+
+def vertex_address(location: str, version: str) -> str:
+    """Return the address of Vertex AI in a location, up to the version of its API."""
+    match location:
+        case "global":
+            host = "aiplatform.googleapis.com"
+        case "eu" | "us":
+            host = f"aiplatform.{location}.rep.googleapis.com"
+        case _:
+            host = f"{location}-aiplatform.googleapis.com"
+    return f"https://{host}/{version}"
+
+
+def vertex_publisher(address: str, project: str, location: str, publisher: str) -> str:
+    """Return the address of the models of a publisher, such as "google"."""
+    return f"{address}/projects/{project}/locations/{location}/publishers/{publisher}"
+
+
+async def bearer(token: TokenSource) -> dict[str, str]:
+    """Return the header with the token that is valid now."""
+    if isinstance(token, str):
+        found = token
+    elif inspect.iscoroutinefunction(token):
+        found = await token()
+    else:
+        made = await asyncio.to_thread(token)
+        found = made if isinstance(made, str) else await made
+    return {"authorization": f"Bearer {found}"}
