@@ -25,6 +25,7 @@ from breaker import Breaker
 from lib import Agent
 from lib._util.clock import SYSTEM_CLOCK
 from lib.algorithms import Debate, React, Reflexion, Swarm
+from lib.context import Summarize
 from lib.engine import AgentTool, ChildHandler, Engine, LLMHandler, ToolAwaited, ToolHandler
 from lib.errors import NotPending, StoreError
 from lib.events import Event, NewEvent
@@ -44,6 +45,9 @@ TEAMS = ("reflexion", "debate", "swarm")
 REMEMBER = "remember"
 """The scenario of an agent with a memory, in a file beside the ledger."""
 HOME = "I live in Lisbon."
+SUMMARIZE = "summarize"
+"""The scenario of a session whose first turn is summed up before the second one is answered."""
+LONG_TURN = "q" * 2000
 CUTS = ("cut", "lost")
 """What ends the names of the points at which a connection dies."""
 
@@ -210,6 +214,20 @@ def memory_of(ledger: Path, plan: CrashPlan) -> Memory:
     return Memory(cast("Any", CrashingVectors(store, plan)), extractor=RuleExtractor())
 
 
+def sum_up(ledger: Path, plan: CrashPlan) -> Callable[[Sequence[Message]], Awaitable[Reply]]:
+    """Return a model that sums up, beside which the process dies; the ledger has each summary."""
+
+    async def answer(_: Sequence[Message]) -> Reply:
+        point = plan.next("sum_up")
+        await plan.pass_by(f"{point}:before")
+        with ledger.open("a", encoding="utf-8") as book:
+            book.write("sum_up\n")
+        await plan.pass_by(f"{point}:after")
+        return Reply(Message.assistant("A bill was paid.").parts)
+
+    return answer
+
+
 def call_once(*names: str) -> Callable[[Sequence[Message]], Reply]:
     """Return a model that makes these calls and then says what each has answered."""
 
@@ -307,7 +325,7 @@ async def drive(
         ledger: where effects are written down.
         plan: when to die.
         attempt: how many hours later it is.
-        order: "go", "delegate", "client", "session", "remember", or one of the teams.
+        order: "go", "delegate", "client", "session", "remember", "summarize", or one of the teams.
     """
     own = tools(ledger, plan)
     handlers: list[Any] = [
@@ -320,6 +338,12 @@ async def drive(
     if order == REMEMBER:
         model, memory = FunctionClient(call_once("pay")), memory_of(ledger, plan)
         agents = [Agent(model, name=REMEMBER, tools=own[:1], memory=memory)]
+    if order == SUMMARIZE:
+        policy = Summarize(
+            at_tokens=900, keep_tokens=540, model=FunctionClient(sum_up(ledger, plan))
+        )
+        model = FunctionClient(call_once("pay"))
+        agents = [Agent(model, name=SUMMARIZE, tools=own[:1], context=[policy])]
     engine = Engine(store, handlers, algorithms=ALGORITHMS, agents=agents, clock=clock, poll_s=0.05)
     failures = 0
     async with engine:
@@ -363,18 +387,21 @@ async def ask_as_client(engine: Engine, order: str) -> dict[str, Any]:
     return {"outcome": result.outcome, "output": result.output}
 
 
-async def hold_session(engine: Engine, _order: str) -> dict[str, Any]:
+async def hold_session(engine: Engine, order: str) -> dict[str, Any]:
     """Send two turns before anything is driven, read their answers, and close the session."""
+    agent, more = (SUMMARIZE, f" {LONG_TURN}") if order == SUMMARIZE else (None, "")
     engine.hosting.drives = False
-    session = await engine.start_session(idempotency_key="the-session")
-    turns = [await session.send(f"turn {n}", idempotency_key=f"turn-{n}") for n in (1, 2)]
+    session = await engine.start_session(agent=agent, idempotency_key="the-session")
+    turns = [await session.send(f"turn {n}{more}", idempotency_key=f"turn-{n}") for n in (1, 2)]
     engine.hosting.drives = True
     results = [await turn.result() for turn in turns]
     await session.close()
     ends = [*results, await session.run.result()]
     outcomes = {result.outcome for result in ends}
     log = await engine.store.read(session.id)
+    logs = [log, *[await engine.store.read(turn.run_id) for turn in turns]]
     return {
+        "summaries": sum(event.kind == k.CONTEXT_SUMMARY for each in logs for event in each),
         "turns": [
             f"{event.kind.rpartition('.')[2]} {event.data['key'].removeprefix('turn-')}"
             for event in log
@@ -385,4 +412,4 @@ async def hold_session(engine: Engine, _order: str) -> dict[str, Any]:
     }
 
 
-HOW = {"client": ask_as_client, "session": hold_session}
+HOW = {"client": ask_as_client, "session": hold_session, SUMMARIZE: hold_session}

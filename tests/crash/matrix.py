@@ -3,13 +3,14 @@
 Called as `matrix.py STORE [URL]`, with the URL of a running server if the store has one. The
 scenarios: `go` (the agent acts itself), `delegate` (it has another one act), `client` (its client
 makes a call), `session` (two turns are sent before anything is driven), `remember` (what the user
-says enters a memory), and `reflexion`, `debate` and `swarm`, each a kind of team.
+says enters a memory), `summarize` (of two turns the first is summed up), and `reflexion`, `debate`
+and `swarm`, each a kind of team.
 
 Every point of a scenario is a first crash, on every store. Each point that is passed after a first
 crash can be a second one; of those, a store takes each n-th as its line in `places.py` says,
 beginning elsewhere after each first crash, so that in the end each stretch of a run has been died
 in twice. With LIB_TEST_LONG=1 it takes all of them. On servers, every append but those of
-teams and memories is also one at which the connection dies and not the process.
+teams, memories and summaries is also one at which the connection dies and not the process.
 
 Each attempt is a forked process of its own, so that the whole matrix takes seconds; but see
 `places.py` on memory.
@@ -36,6 +37,7 @@ from agent import (
     CUTS,
     DIED,
     REMEMBER,
+    SUMMARIZE,
     TEAMS,
     CrashPlan,
     LaterClock,
@@ -53,9 +55,10 @@ MAX_ATTEMPTS = 4
 KIND = STORES[sys.argv[1]]
 URL = sys.argv[2] if len(sys.argv) > 2 else KIND.start()
 SCENARIOS = os.environ.get(
-    "CRASH_SCENARIOS", " ".join(("go", "delegate", "client", "session", REMEMBER, *TEAMS))
+    "CRASH_SCENARIOS",
+    " ".join(("go", "delegate", "client", "session", REMEMBER, SUMMARIZE, *TEAMS)),
 ).split()
-SHORT = (REMEMBER, *TEAMS)
+SHORT = (REMEMBER, SUMMARIZE, *TEAMS)
 """The scenarios in which a store meets nothing new, with fewer second crashes and no cuts."""
 LONG = bool(os.environ.get("LIB_TEST_LONG"))
 # Processes die here, machines do not: a file system in memory is as good, and faster.

@@ -52,11 +52,12 @@ def cases(all_cases: Cases, scenario: str) -> Cases:
 
 TEAMS = ("reflexion", "debate", "swarm")
 each_scenario = pytest.mark.parametrize(
-    "scenario", ["go", "delegate", "client", "session", "remember", *TEAMS]
+    "scenario", ["go", "delegate", "client", "session", "remember", "summarize", *TEAMS]
 )
 ONLY_GO = pytest.mark.parametrize("scenario", ["go"])
 ONLY_DELEGATE = pytest.mark.parametrize("scenario", ["delegate"])
 ONLY_REMEMBER = pytest.mark.parametrize("scenario", ["remember"])
+ONLY_SUMMARIZE = pytest.mark.parametrize("scenario", ["summarize"])
 ONLY_SESSION = pytest.mark.parametrize("scenario", ["session"])
 
 
@@ -83,6 +84,7 @@ def test_a_run_passes_every_expected_crash_point(cases: Cases, scenario: str) ->
             [f"{tool}:{n}" for tool in ("pay", "book", "look", "send") for n in (1, 2)],
         ),
         "remember": (7, ["pay:1", "learn:1"]),
+        "summarize": (19, ["pay:1", "pay:2", "sum_up:1"]),
         "reflexion": (9, ["pay:1"]),
         "debate": (9, ["pay:1", "book:1"]),
         "swarm": (8, ["pay:1", "look:1"]),
@@ -156,6 +158,7 @@ def test_the_answer_equals_that_of_an_undisturbed_run_except_for_unknown_payment
             "session": "pay-1=pay done book-1=book done look-1=look done send-1=send done | "
             "pay-2=pay done book-2=book done look-2=look done send-2=send done",
             "remember": "pay-1=pay done",
+            "summarize": "pay-1=pay done | pay-1=pay done",
             "reflexion": "improved pay-1=pay done",
             "debate": "pay-1=pay done book-1=book done",
             "swarm": "pay-1=pay done",
@@ -172,7 +175,7 @@ def test_a_payment_reported_to_the_model_is_in_the_ledger(cases: Cases, scenario
         reported = len(re.findall(r"pay-\d=pay done", case["output"]))
         made = sum(line.startswith("pay ") for line in case["ledger"])
 
-        assert reported <= made <= (2 if scenario in ("go", "session") else 1), case
+        assert reported <= made <= (2 if scenario in ("go", "session", "summarize") else 1), case
 
 
 @ONLY_GO
@@ -196,6 +199,17 @@ def test_what_a_user_has_said_is_remembered_once(cases: Cases) -> None:
         assert case["facts"] == [["The user lives in Lisbon.", 1]], case
 
 
+@ONLY_SUMMARIZE
+def test_a_summary_is_made_once(cases: Cases) -> None:
+    """The model is called again only where a process died between its answer and the log."""
+    between = re.compile("sum_up:.*:after|append:.*:before")
+    for case in cases:
+        lost = sum(bool(between.fullmatch(point)) for point in case["died"])
+
+        assert case["summaries"] == 1, case
+        assert 1 <= case["ledger"].count("sum_up") <= 1 + lost, case
+
+
 @ONLY_SESSION
 def test_the_second_turn_begins_when_the_first_has_ended(cases: Cases) -> None:
     for case in cases:
@@ -207,4 +221,6 @@ def test_every_log_verifies_and_every_request_renders_as_recorded(
     cases: Cases, scenario: str
 ) -> None:
     assert [case for case in cases if case["faults"]] == []
-    assert {case["runs"] for case in cases} == {{"delegate": 2, "session": 3}.get(scenario, 1)}
+    assert {case["runs"] for case in cases} == {
+        {"delegate": 2, "session": 3, "summarize": 3}.get(scenario, 1)
+    }
