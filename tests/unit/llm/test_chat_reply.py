@@ -94,6 +94,19 @@ def test_a_refusal_behind_litellm_stands_beside_the_content():
     assert (reply.text, reply.stop) == ("I cannot", "content_filter")
 
 
+def test_a_spoken_answer_is_its_transcript():
+    sound = {"id": "audio_1", "data": "UklGRg==", "expires_at": 1}
+    whole = built(choice({"content": None, "audio": {**sound, "transcript": "Hello."}}, "stop"))
+    pieces = built(
+        choice({"audio": {"id": "audio_1", "transcript": "Hel"}}),
+        choice({"audio": {"data": "UklGRg=="}}),
+        choice({"audio": {"transcript": "lo."}}),
+        choice({}, "stop"),
+    )
+
+    assert whole.text == pieces.text == "Hello."
+
+
 def test_a_refusal_is_text_of_a_reply_that_was_filtered():
     reply = built(choice({"refusal": "I can"}), choice({"refusal": "not"}), choice({}, "stop"))
 

@@ -138,7 +138,10 @@ class ReplyBuilder:
         beside = fields.mapping(message, "provider_specific_fields")  # LiteLLM's
         refusal = fields.text(message, "refusal") or fields.text(beside, "refusal")
         self._refused = self._refused or bool(refusal)
-        for kind, text, signature in (*_content(message.get("content")), (Text, refusal, "")):
+        # Of an answer that is spoken; its sound is not kept, and the transcript goes back as text.
+        spoken = fields.text(fields.mapping(message, "audio"), "transcript")
+        texts = ((Text, spoken, ""), (Text, refusal, ""))
+        for kind, text, signature in (*_content(message.get("content")), *texts):
             if text or signature:
                 self._append(kind, text, signature)
                 yield Delta(text=text) if kind is Text else Delta(thinking=text)
