@@ -99,7 +99,7 @@ async def test_a_function_makes_what_is_offered_and_tools_see_the_caller(mode: s
 
 
 @pytest.mark.parametrize(
-    ("method", "allow"), [("GET", "POST"), ("DELETE", "GET, POST"), ("PUT", "GET, POST")]
+    ("method", "allow"), [("GET", "POST"), ("DELETE", "POST"), ("PUT", "DELETE, GET, POST")]
 )
 async def test_without_a_session_there_is_only_post(method: str, allow: str) -> None:
     async with serving(Server(echo_agent())) as up:

@@ -319,3 +319,45 @@ async def _sent_to_a_client_that_reads_only_the_head(
     }
     await app(scope, receive, send)
     return sent
+
+
+async def test_an_ended_session_is_known_to_no_process(tmp_path: Path) -> None:
+    url = url_of("sqlite", tmp_path)
+    async with serving(Shop(url).server()) as one, serving(Shop(url).server()) as other:
+        headers, second = await session_of(one), await session_of(one)
+        async with listening(one, headers) as events:
+            ended = await one.client.delete("/mcp", headers=headers)
+            assert (ended.status_code, ended.content) == (204, b"")
+            assert [each async for each in events] == []
+        ping = {"jsonrpc": "2.0", "id": 3, "method": "ping"}
+        level = {"method": "logging/setLevel", "params": {"level": "error"}}
+        for up in (one, other):
+            for body in (ping, {**ping, **level}):
+                answer = await up.client.post("/mcp", headers={**JSON, **headers}, json=body)
+                assert answer.status_code == 404
+            assert (await up.client.delete("/mcp", headers=headers)).status_code == 404
+            listen = await up.client.get("/mcp", headers={**LISTEN, **headers})
+            assert listen.status_code == 404
+            answer = await up.client.post("/mcp", headers={**JSON, **second}, json=ping)
+            assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("changed", "status"),
+    [
+        ({"mcp-session-id": None}, 405),
+        ({"mcp-protocol-version": "2026-07-28"}, 405),
+        ({"mcp-session-id": "forged"}, 404),
+        ({"authorization": "Bearer umbrella"}, 404),  # the session is another one's
+    ],
+)
+async def test_a_session_is_ended_by_its_caller_alone(
+    changed: dict[str, str | None], status: int
+) -> None:
+    async with serving(Shop().server()) as up:
+        headers = await session_of(up)
+        sent = {name: each for name, each in {**headers, **changed}.items() if each is not None}
+        assert (await up.client.delete("/mcp", headers=sent)).status_code == status
+        ping = {"jsonrpc": "2.0", "id": 3, "method": "ping"}
+        answer = await up.client.post("/mcp", headers={**JSON, **headers}, json=ping)
+        assert answer.status_code == 200

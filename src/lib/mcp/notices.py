@@ -14,12 +14,9 @@ from typing import Any, Final, get_args
 
 from pydantic_core import to_jsonable_python
 
-from lib._util.clock import Clock
 from lib._util.tasks import cancelled
-from lib.events.store import Marks
 from lib.mcp.sdk import LOG_LEVEL_KEY, RequestContext, types
-from lib.mcp.sessions import MAX_KEPT, LegacySession
-from lib.mcp.state import ExpiringMarks
+from lib.mcp.sessions import LegacySession, LegacySessions
 
 _Context = RequestContext[Any, Any]
 _LEVELS: Final[tuple[types.LoggingLevel, ...]] = get_args(types.LoggingLevel)  # the gravest last
@@ -60,9 +57,9 @@ class _Message:
 class LogLevels:
     """The levels that clients of 2025-11-25 and before have set, each for its session."""
 
-    def __init__(self, marks: Marks, *, clock: Clock) -> None:
-        """Take the marks of the store that the processes of the server share."""
-        self._of_sessions = ExpiringMarks(marks, "mcp/log-level/", clock=clock)
+    def __init__(self, sessions: LegacySessions) -> None:
+        """Take the sessions, which keep their levels."""
+        self._sessions = sessions
         self._of_pipe: types.LoggingLevel = _DEFAULT_LEVEL
 
     async def set(self, session: LegacySession | None, level: types.LoggingLevel) -> None:
@@ -73,16 +70,11 @@ class LogLevels:
         if session is None:
             self._of_pipe = level
         else:
-            name = f"{session.caller_name}/{session.name}"
-            await self._of_sessions.make_room(name, f"{session.caller_name}/", MAX_KEPT)
-            await self._of_sessions.put(name, level, ttl_s=session.ttl_s)
+            await self._sessions.set_log_level(session, level)
 
-    async def get(self, session: LegacySession | None) -> str:
-        """Return the level of a session."""
-        if session is None:
-            return self._of_pipe
-        name = f"{session.caller_name}/{session.name}"
-        return await self._of_sessions.get(name) or _DEFAULT_LEVEL
+    def get(self, session: LegacySession | None) -> str:
+        """Return the level of a session, as it was when the session was read."""
+        return self._of_pipe if session is None else session.log_level or _DEFAULT_LEVEL
 
 
 def level_of_request(meta: Mapping[str, Any] | None) -> str | None:

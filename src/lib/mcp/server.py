@@ -151,8 +151,8 @@ class MCPToolServer:
         self._store: EventStore = self.engine.store if self.engine else _opened(store)
         self._seal = StateSeal(self._store, clock=clock)
         self._changes = Changes(self._store, clock=clock)
-        self._log_levels = LogLevels(self._store, clock=clock)
         self.sessions: LegacySessions = LegacySessions(self._store, clock=clock)
+        self._log_levels = LogLevels(self.sessions)
         self._slots, self._page_size = asyncio.Semaphore(max_calls), page_size
         self._new_id = new_id
         self._stack: AsyncExitStack | None = None
@@ -371,7 +371,7 @@ class MCPToolServer:
     async def _log_level(self, context: _Context) -> str | None:
         if not _is_legacy(context):
             return level_of_request(context.meta)
-        return await self._log_levels.get(self._caller(context.request).session)
+        return self._log_levels.get(self._caller(context.request).session)
 
     async def _set_log_level(
         self, context: _Context, params: types.SetLevelRequestParams

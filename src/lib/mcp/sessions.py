@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -28,6 +28,7 @@ _SESSION: Final = "session"
 _QUESTION: Final = "question"
 _DECLARED: Final = ("elicitation", "roots", "sampling")
 _MAX_ID_CHARS: Final = 8_000
+_ENDED: Final = "ended"
 MAX_KEPT: Final = 500
 """Of how many sessions of one caller the store keeps something of one kind."""
 
@@ -41,12 +42,14 @@ class LegacySession:
         owner: names its caller.
         capabilities: what the client has declared that it answers.
         ttl_s: seconds until it ends.
+        log_level: that its client had set when the session was read; None for none.
     """
 
     id: str
     owner: str
     capabilities: types.ClientCapabilities
     ttl_s: float
+    log_level: str | None = None
 
     @property
     def name(self) -> str:
@@ -57,6 +60,11 @@ class LegacySession:
     def caller_name(self) -> str:
         """A short name of its caller."""
         return digest(self.owner)
+
+    @property
+    def mark(self) -> str:
+        """The name of what the store keeps of it: its level, or that it was ended."""
+        return f"{self.caller_name}/{self.name}"
 
 
 class LegacySessions:
@@ -82,6 +90,7 @@ class LegacySessions:
         """
         self._signer = Signer(marks)
         self._kept_answers = ExpiringMarks(marks, "mcp/answers/", clock=clock)
+        self._kept = ExpiringMarks(marks, "mcp/log-level/", clock=clock)
         self._clock = clock
         self._ttl_s = ttl_s
         self._answer_ttl_s = answer_ttl_s
@@ -113,11 +122,28 @@ class LegacySessions:
         found = await self._opened(session_id, _SESSION)
         if found is None or found["owner"] != owner or found["ends"] < self._now():
             return None
-        return LegacySession(
+        session = LegacySession(
             id=session_id,
             owner=owner,
             capabilities=_declared(found["capabilities"]),
             ttl_s=found["ends"] - self._now(),
+        )
+        kept = await self._kept.get(session.mark)
+        return None if kept == _ENDED else replace(session, log_level=kept)
+
+    async def end(self, session: LegacySession) -> None:
+        """End a session before its time, for every process over the store.
+
+        Of a caller's sessions with a level or such an end the last 500 count.
+        """
+        await self._kept.make_room(session.mark, f"{session.caller_name}/", MAX_KEPT)
+        await self._kept.put(session.mark, _ENDED, ttl_s=session.ttl_s)
+
+    async def set_log_level(self, session: LegacySession, level: str) -> None:
+        """Keep the level of a session, for requests that come after this one; see `end`."""
+        await self._kept.make_room(session.mark, f"{session.caller_name}/", MAX_KEPT)
+        await self._kept.update(
+            session.mark, lambda kept: _ENDED if kept == _ENDED else level, ttl_s=session.ttl_s
         )
 
     async def ask(

@@ -129,13 +129,15 @@ def test_outside_of_a_call_nothing_happens() -> None:
 async def test_of_a_callers_sessions_the_last_ones_have_a_level() -> None:
     store, clock = MemoryEventStore(), ManualClock()
     await store.setup()
-    sessions, levels = LegacySessions(store, clock=clock), LogLevels(store, clock=clock)
+    sessions = LegacySessions(store, clock=clock)
+    levels = LogLevels(sessions)
     other, *own = [await sessions.begin({}, owner) for owner in ("ada", *["bob"] * 501)]
     for each in (other, *own, own[-1]):
         clock.advance(1)
         await levels.set(each, "error")
 
-    found = [await levels.get(each) for each in (other, own[0], own[1], own[-1])]
+    read = [await sessions.read(each.id, each.owner) for each in (other, own[0], own[1], own[-1])]
+    found = [levels.get(each) for each in read]
     assert found == ["error", "info", "error", "error"]
     assert len(await store.marks("mcp/log-level/")) == 501  # 500 of bob's, and one of ada's
 
@@ -151,8 +153,11 @@ async def test_the_level_of_a_session_holds_in_each_process_and_for_it_alone() -
     async with Engine(MemoryEventStore(), agents=[agent]) as engine:
         sessions = LegacySessions(engine.store, clock=engine.clock)
         first, second = await sessions.begin({}, ""), await sessions.begin({}, "")
-        quiet, again, other = observed(first), observed(first), observed(second)
-        await quiet.call("chatty", "emergency")
+        await observed(first).call("chatty", "emergency")
+        read = await sessions.read(first.id, "")
+        assert read is not None
+        quiet, again, other = observed(read), observed(read), observed(second)
+        await quiet.call("chatty")
         await again.call("chatty")
         await other.call("chatty")
 

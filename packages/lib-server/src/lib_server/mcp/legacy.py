@@ -71,6 +71,7 @@ class LegacyEndpoint:
         self._sessions = server.sessions
         self._state = state
         self._open: dict[str, set[_Asking]] = {}
+        self._streams: dict[str, set[SessionStream]] = {}
 
     async def answer(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> bool:
         """Answer a request of 2025-11-25 or before; return False if it is of no session."""
@@ -127,7 +128,34 @@ class LegacyEndpoint:
                 limits=self._limits,
                 stopping=caller.stopping or asyncio.Event(),
             )
-            await answer(scope, receive, send)
+            opened = self._streams.setdefault(session.name, set())
+            opened.add(stream)
+            try:
+                await answer(scope, receive, send)
+            finally:
+                opened.discard(stream)
+                if not opened:
+                    self._streams.pop(session.name, None)
+
+    async def end(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """End a session; its streams end, those of other processes with their next heart-beat.
+
+        Raises:
+            Problem: `method_not_allowed`: this version has no sessions.
+        """
+        version = Headers(scope=scope).get(MCP_PROTOCOL_VERSION_HEADER, DEFAULT_NEGOTIATED_VERSION)
+        if version in MODERN_PROTOCOL_VERSIONS:
+            detail = "this version of the protocol has no sessions"
+            raise Problem("method_not_allowed", detail, headers={"allow": "POST"})
+        session_id = Headers(scope=scope).get(MCP_SESSION_ID_HEADER, "")
+        session = await self._sessions.read(session_id, _owner(scope[CALLER_KEY]))
+        if session is None:
+            await _NO_SESSION(scope, receive, send)
+            return
+        await self._sessions.end(session)
+        for stream in tuple(self._streams.get(session.name, ())):
+            stream.end()
+        await Response(status_code=HTTPStatus.NO_CONTENT)(scope, receive, send)
 
     async def _taken(self, session: LegacySession, message: Mapping[str, Any]) -> Response:
         if await self._sessions.answer(session, message):

@@ -98,12 +98,26 @@ async def _post(call: Call[Empty, None]) -> ASGIApp:
     return await _answer(call)
 
 
+async def _delete(call: Call[Empty, None]) -> ASGIApp:
+    _check_has_session(call)
+    return await _answer(call)
+
+
 async def _get(call: Call[Empty, None]) -> ASGIApp:
+    _check_has_session(call)
+    _check_accepts(call, _SSE)
+    return await _answer(call)
+
+
+def _check_has_session(call: Call[Empty, None]) -> None:
+    """Refuse a request that names no session.
+
+    Raises:
+        Problem: `method_not_allowed`.
+    """
     if "mcp-session-id" not in call.request.headers:
         detail = "expected the id of a session of 2025-11-25 or before"
         raise Problem("method_not_allowed", detail, headers={"allow": "POST"})
-    _check_accepts(call, _SSE)
-    return await _answer(call)
 
 
 async def _answer(call: Call[Empty, None]) -> ASGIApp:
@@ -285,5 +299,16 @@ ROUTES: list[AnyRoute] = [
             "Mcp-Session-Id": Header("of the session; without one there is no stream", "[!-~]+")
         },
         events={"message": "a notification of the protocol"},
+    ),
+    Route(
+        method="DELETE",
+        path="/mcp",
+        handler=_delete,
+        summary="End a session of MCP 2025-11-25 or before",
+        tag="mcp",
+        right="run",
+        answers={204: None, 404: ProtocolMessage},
+        problems=["method_not_allowed", "stream_cap", "draining", "unsupported", "not_found"],
+        headers={"Mcp-Session-Id": Header("of the session that ends", "[!-~]+")},
     ),
 ]

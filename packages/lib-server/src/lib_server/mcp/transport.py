@@ -29,7 +29,7 @@ MakeServer = Callable[[Engine], MCPToolServer]
 async def opened(
     engine: Engine, make: MakeServer | None, *, limits: Limits
 ) -> AsyncGenerator[ASGIApp]:
-    """Serve until the end of the block: `POST` of every version of the protocol, and `GET`.
+    """Serve until the end of the block: `POST` of every version, `GET` and `DELETE`.
 
     Scopes have the caller (`CALLER_KEY`) and the body (`BODY_KEY`), which is received, too.
 
@@ -56,6 +56,8 @@ async def opened(
         is_legacy = version is None or version in HANDSHAKE_PROTOCOL_VERSIONS
         if scope["method"] == "GET":
             await legacy.listen(scope, receive, send)
+        elif scope["method"] == "DELETE":
+            await legacy.end(scope, receive, send)
         elif not (is_legacy and await legacy.answer(scope, receive, send, scope[BODY_KEY])):
             await manager.handle_request(scope, receive, send)
 
