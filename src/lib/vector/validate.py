@@ -131,9 +131,8 @@ def checked_query(
     query = float32(vector)
     if dimension is not None and len(query) != dimension:
         raise DimensionMismatch(expected=dimension, got=len(query))
-    with np.errstate(all="ignore"):
-        usual = _LEAST_SQUARE <= float(query @ query) <= _LARGEST_SQUARE
-    if not usual:
+    # of what overflows, `vdot` does not warn
+    if not _LEAST_SQUARE <= float(np.vdot(query, query)) <= _LARGEST_SQUARE:
         checked_lengths(query[np.newaxis], metric)
     return query
 

@@ -76,13 +76,13 @@ _SCALARS = frozenset({NoneType, bool, int, float, str})
 
 def copied(value: Any) -> Any:
     """Return a copy of JSON data that shares nothing with it that could change."""
-    if isinstance(value, dict):
-        items = cast("dict[str, Any]", value)  # quoted: it takes longer than the rest
-        if _SCALARS.issuperset(map(type, items.values())):
-            return {**items}
-        return {key: copied(item) for key, item in items.items()}
-    if isinstance(value, list):
-        return [copied(item) for item in cast("list[Any]", value)]
+    kind: object = value.__class__  # not `isinstance`: with its casts it takes longer than the rest
+    if kind is dict:
+        if _SCALARS.issuperset(map(type, value.values())):
+            return value.copy()
+        return {key: copied(item) for key, item in value.items()}
+    if kind is list:
+        return [copied(item) for item in value]
     return value
 
 

@@ -43,6 +43,9 @@ KEPT: Final = 1.0 - 4.0 * ROUNDING
 _SQUARES: Final = (2.0**-100, 2.0**125)
 """Between these, 32 bits hold a sum of squares to the relative precision of the bound."""
 
+_FEW: Final = 1 << 12
+"""To find the k-th highest of so few takes less than to deal them to groups."""
+
 _LEAST: Final = 2.0**-126
 """Of a factor that 32 bits hold to the relative precision of the bound; less is rounded away."""
 
@@ -64,17 +67,17 @@ class View:
         """See the query from this centre; None is 0."""
         wide = query.astype(np.float64)
         if metric == "cosine":
-            wide /= math.sqrt(wide @ wide)
+            wide /= math.sqrt(wide.dot(wide))
         self.metric: Metric = metric
         self.constant: float = 0.0
         self._product = 0.0
         self.vector: Wide = wide
         if centre is not None and metric == "dot":
-            self.constant = float(centre @ wide)
+            self.constant = float(centre.dot(wide))
         elif centre is not None:
             self.vector = wide - centre
-            self._product = float(centre @ self.vector)
-        self.length: float = math.sqrt(self.vector @ self.vector)
+            self._product = float(centre.dot(self.vector))
+        self.length: float = math.sqrt(self.vector.dot(self.vector))
         if metric == "euclidean" or (metric == "cosine" and centre is not None):
             self.constant = (metric == "cosine") - 0.5 * self.length * self.length
         self.slack: float = (len(query) + 16) * 2.0**-126  # of sums that are next to nothing
@@ -83,7 +86,7 @@ class View:
         if metric == "cosine":
             self.slack += SCORE_ROUNDING
         elif centre is not None:
-            self.slack += SCORE_ROUNDING * math.sqrt(centre @ centre) * self.length
+            self.slack += SCORE_ROUNDING * math.sqrt(centre.dot(centre)) * self.length
 
     def of_floats(self, products: Floats, scales: Floats, halves: Floats | None) -> Floats:
         """Turn the products of rows with p in 32 bits into no less than their worth.
@@ -141,10 +144,10 @@ class View:
 def reached(worths: Floats, k: int) -> float:
     """Return what at least k of the values reach: the k-th highest, or a little less.
 
-    They are dealt to groups: the k highest are mostly in k of them.
+    Where there are many, they are dealt to groups: the k highest are mostly in k of them.
     """
     groups = max(128, 8 * k)
-    if len(worths) >= 4 * groups:
+    if len(worths) >= max(_FEW, 4 * groups):
         table = worths[: len(worths) // groups * groups].reshape(-1, groups)
         least = _kth(table.max(axis=0), k)
         if least > -math.inf:

@@ -284,7 +284,7 @@ class _Search:
         """Return what rows are worth at most, as they are in 32 bits."""
         vectors, query = self._rows.vectors, view.vector.astype(np.float32)
         if isinstance(places, slice):
-            products = vectors[places] @ query
+            products = vectors[places].dot(query)
         else:
             products = _products(vectors, places, query)
         return view.of_floats(products, self._rows.scales[places], halves)
