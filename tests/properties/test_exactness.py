@@ -133,7 +133,7 @@ def codings(metric: Metric) -> dict[str, Coding]:
     return {
         "as they are": Coding(metric=metric, products=None, least_rows=1 << 40),
         "centred": Coding(metric=metric, products=None, least_rows=1),
-        "codes": Coding(metric=metric, products=products, least_rows=1, block_bytes=9_000),
+        "codes": Coding(metric=metric, products=products, least_rows=1, shared_bytes=9_000),
         "codes of the driver": Coding(metric=metric, products=driver, least_rows=150),
     }
 

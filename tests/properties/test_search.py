@@ -39,13 +39,13 @@ def plainly(
 
 
 def searched(
-    vectors: Matrix, ids: list[str], metric: Metric, *, by: str, block_bytes: int = 1 << 20
+    vectors: Matrix, ids: list[str], metric: Metric, *, by: str, shared_bytes: int = 1 << 20
 ) -> Rows:
     """Return rows that are prepared from the first search on; as they are, of "floats"."""
     driver = {"codes": products, "driver": fast_products()}.get(by)
     if by == "driver" and driver is None:
         pytest.skip("simsimd is not installed")
-    coding = Coding(metric=metric, products=driver, least_rows=1, block_bytes=block_bytes)
+    coding = Coding(metric=metric, products=driver, least_rows=1, shared_bytes=shared_bytes)
     codes = None if by == "floats" else Codes(coding)
     lengths = row_lengths(vectors)
     return Rows(ids=ids, vectors=vectors, scales=scales(lengths, metric), codes=codes)
@@ -88,7 +88,7 @@ def test_a_search_misses_no_row_of_the_exact_answer(
     k, at_once = draw(st.integers(1, 12)), draw(st.sampled_from([0, 20]))
 
     rows = searched(
-        vectors, ids, metric, by=by, block_bytes=draw(st.sampled_from([1, 300, 1 << 20]))
+        vectors, ids, metric, by=by, shared_bytes=draw(st.sampled_from([1, 300, 1 << 20]))
     )
     among = allowing(allowed, size)
     found = [
@@ -129,7 +129,7 @@ def test_the_answer_is_exact_across_blocks_of_any_scale(metric: Metric, by: str)
     vectors[::50] *= np.float32(1e9)
     vectors[7::100] = vectors[0]
     ids = [str(number) for number in noise.permutation(3000)]
-    rows = searched(vectors, ids, metric, by=by, block_bytes=64 * 700)
+    rows = searched(vectors, ids, metric, by=by, shared_bytes=64 * 700)
 
     for k, share in [(1, 1.0), (10, 1.0), (10, 0.5), (700, 0.9), (2999, 1.0), (5, 0.01)]:
         allowed = noise.random(3000) < share

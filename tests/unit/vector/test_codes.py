@@ -98,6 +98,24 @@ def test_rows_that_share_an_offset_are_distinguished_without_codes(metric: Metri
     assert len(left) < 100
 
 
+def test_threads_that_share_a_scan_read_each_row_once() -> None:
+    vectors, sizes = everywhere(1_000, 64), list[int]()
+
+    def watched(code: Codes8, codes: Codes8) -> Matrix:
+        sizes.append(len(codes))
+        return products(code, codes)
+
+    codes = Codes(Coding(metric="dot", products=watched, least_rows=1, shared_bytes=1))
+    for _ in range(9):
+        searched(vectors, codes)
+    sizes.clear()
+    found = searched(vectors, codes)
+
+    assert sum(sizes) == 1_000
+    assert len(sizes) > 1
+    assert found == searched(vectors, codes_of("dot", coded=False))
+
+
 @pytest.mark.parametrize(("dimension", "width"), [(1, 64), (64, 64), (65, 128), (384, 384)])
 def test_codes_fill_whole_registers_with_zeros(dimension: int, width: int) -> None:
     vectors, seen = everywhere(300, dimension), list[tuple[int, ...]]()

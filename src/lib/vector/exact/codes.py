@@ -32,7 +32,9 @@ each prepares an eighth of them, which takes about as long as reading all.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -53,8 +55,11 @@ Products: TypeAlias = Callable[[Codes8, Codes8], Floats]
 
 _LARGEST: Final = 127
 _MOST_ELEMENTS: Final = 1 << 14  # of longer ones, what the longest codes leave out overflows
-_BLOCK_BYTES: Final = 12 << 20  # what is done for a block costs little beside reading it
+_SHARED_BYTES: Final = 8 << 20  # reading so many takes ten times as long as waking a thread
+_MOST_THREADS: Final = 4  # of those that share a scan; they share the memory, too
+_PARTS: Final = 2  # of a scan, for each thread
 _GATHERED_BYTES: Final = 3 << 19  # what is copied stays in the cache
+_BOUNDED_ROWS: Final = 1 << 15  # likewise
 _ENCODED_CELLS: Final = 1 << 16  # likewise
 _REGISTER_BYTES: Final = 64
 _SMALLEST_STEP: Final = 2.0**-100
@@ -110,13 +115,13 @@ class Coding:
         metric: how they are searched.
         products: multiplies codes; None keeps none.
         least_rows: how many rows make codes pay; as of an eighth of them, rows are prepared.
-        block_bytes: of how many bytes of codes the products are computed at a time.
+        shared_bytes: as of how many bytes of codes several threads share the products.
     """
 
     metric: Metric
     products: Products | None
     least_rows: int
-    block_bytes: int = _BLOCK_BYTES
+    shared_bytes: int = _SHARED_BYTES
 
     @classmethod
     def of(cls, metric: Metric, dimension: int) -> Self:
@@ -228,27 +233,38 @@ class Prepared:
     def worths(self, view: View, places: Places) -> Floats:
         """Return what some rows are worth at most, by their codes, to a query from this centre."""
         query, kept = _CodedQuery(view, self._share), self._kept
-        if isinstance(places, slice):
-            size, at_once = places.stop, self._coding.block_bytes
-        else:
-            size, at_once = len(places), min(_GATHERED_BYTES, self._coding.block_bytes)
-        step = max(1, at_once // kept.codes.shape[1])
-        worths = np.empty(size, np.float32)
-        for start in range(0, size, step):
-            part = slice(start, min(start + step, size))
-            self._measure(
-                query, kept, part if isinstance(places, slice) else places[part], worths[part]
-            )
+        worths = self._products(query.code, places)
+        for start in range(0, len(worths), _BOUNDED_ROWS):
+            part = slice(start, min(start + _BOUNDED_ROWS, len(worths)))
+            some = part if isinstance(places, slice) else places[part]
+            self._bound(query, kept, some, worths[part])
         return worths
 
-    def _measure(self, query: _CodedQuery, kept: _Kept, places: Places, out: Floats) -> None:
-        """Write what the rows of one block are worth at most."""
+    def _products(self, code: Codes8, places: Places) -> Floats:
+        """Return the products B A of some rows."""
+        kept, products = self._kept.codes, cast(Products, self._coding.products)
         if isinstance(places, slice):
-            codes = kept.codes[places]
-        else:  # "clip" checks nothing, and the places are right: faster than "raise"
-            codes = np.take(kept.codes, places, axis=0, mode="clip")
-        products = cast(Products, self._coding.products)
-        np.subtract(products(query.code, codes), query.sum, out=out)
+            codes = kept[places]
+            if codes.nbytes < self._coding.shared_bytes:
+                return products(code, codes)
+            found = np.empty(len(codes), np.float32)
+
+            def multiply(part: slice) -> None:
+                found[part] = products(code, codes[part])
+
+            _share(multiply, len(codes))
+            return found
+        found = np.empty(len(places), np.float32)
+        step = max(1, _GATHERED_BYTES // kept.shape[1])
+        for start in range(0, len(places), step):
+            part = slice(start, start + step)
+            # "clip" checks nothing, and the places are right: faster than "raise"
+            found[part] = products(code, np.take(kept, places[part], axis=0, mode="clip"))
+        return found
+
+    def _bound(self, query: _CodedQuery, kept: _Kept, places: Places, out: Floats) -> None:
+        """Turn the products of some rows into what they are worth at most."""
+        out -= query.sum
         out -= kept.sums[places]
         out *= kept.steps[places]
         out *= query.step
@@ -337,7 +353,7 @@ class _CodedQuery:
         self.sum: float = 128.0 * float(np.add.reduce(code))
         code += 128.0
         self.code: Codes8 = _padded(code)
-        missed = 1.001 * math.sqrt(rest @ rest)
+        missed = 1.001 * math.sqrt(rest.dot(rest))
         self.weight: float = 1.001 * max(view.length + missed, missed / share)
 
 
@@ -361,13 +377,45 @@ def _padded(code: Wide) -> Codes8:
     return padded
 
 
+def _share(work: Callable[[slice], None], size: int) -> None:
+    """Do work on so many rows in parts, each done by this thread or by another one that is free.
+
+    A thread that comes too late finds nothing to do, and is not waited for.
+    """
+    helpers, threads = _helpers()
+    step = -(-size // (_PARTS * threads))
+    parts = iter([slice(start, min(start + step, size)) for start in range(0, size, step)])
+
+    def work_on() -> None:
+        for part in parts:  # of which no two threads have the same one
+            work(part)
+
+    calls = [helpers.submit(work_on) for _ in range(threads - 1)]
+    work_on()
+    for call in calls:
+        if not call.cancel():
+            call.result()
+
+
+@cache
+def _helpers() -> tuple[ThreadPoolExecutor, int]:
+    """Return threads that help with a scan, and how many share one, the caller's included."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    threads = min(_MOST_THREADS, cores or 1)
+    return ThreadPoolExecutor(max(1, threads - 1), "lib-vector-scan"), threads
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_helpers.cache_clear)  # threads do not survive it
+
+
 @cache
 def fast_products() -> Products | None:
     """Return the products of simsimd, if it is installed and computes them right here.
 
-    Its own threads are not used: they wait for each other in a loop, which takes ten times as
-    long as the work as soon as one of them has to share its core. Nor is its `out`, which drops
-    a reference to None with every call.
+    It lets other threads of Python work meanwhile. Its own threads are not used: they wait for
+    each other in a loop, which takes ten times as long as the work as soon as one of them has to
+    share its core. Nor is its `out`, which drops a reference to None with every call.
     """
     try:
         simsimd: Any = import_module("simsimd")
