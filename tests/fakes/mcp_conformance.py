@@ -17,7 +17,17 @@ from pydantic import BaseModel, Field
 from lib import Agent, Engine, tool
 from lib.errors import ToolError
 from lib.llm import Audio, FunctionClient, Image
-from lib.mcp import MCPToolServer, TaskTool, ask, can_ask, form, log, prompt, resource
+from lib.mcp import (
+    MCPToolServer,
+    TaskTool,
+    ask,
+    can_ask,
+    close_response,
+    form,
+    log,
+    prompt,
+    resource,
+)
 from lib.tools import Tool, ToolContext
 from lib_server import Server
 
@@ -253,6 +263,14 @@ async def test_tool_with_logging() -> str:
         log("info", message, logger="conformance")
         await asyncio.sleep(0.05)  # noqa: TID251 - the suite asks for it
     return "done"
+
+
+@tool(effects="none")
+async def test_reconnection() -> str:
+    """End the response before the result."""
+    close_response()
+    await asyncio.sleep(0.1)  # noqa: TID251 - the client is to come back for the result
+    return "the result comes after the response has ended"
 
 
 @tool(effects="none")

@@ -334,7 +334,7 @@ async def question_from(up: Any, headers: dict[str, str]) -> AsyncGenerator[tupl
 
         async def messages() -> AsyncGenerator[Any]:
             async for line in lines:
-                if line.startswith("data: "):
+                if line.startswith("data: {"):  # the first event has an id alone
                     yield json.loads(line.removeprefix("data: "))
 
         following = messages()

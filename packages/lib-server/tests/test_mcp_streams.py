@@ -189,7 +189,7 @@ async def test_the_official_client_hears_of_a_resource() -> None:
         ({"mcp-protocol-version": "2026-07-28"}, 405),
         ({"mcp-protocol-version": "1999-01-01"}, 400),
         ({"mcp-protocol-version": None}, 200),
-        ({"last-event-id": "7"}, 200),
+        ({"last-event-id": "7"}, 400),  # streams of changes have no ids
         ({"mcp-session-id": "forged"}, 404),
         ({"mcp-session-id": "." * 20_000}, 404),
         ({"authorization": "Bearer umbrella"}, 404),  # the session is another one's

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lib.mcp.client.toolset import MCPTools
     from lib.mcp.functions import Prompt, Resource, prompt, resource
     from lib.mcp.inputs import InputRequired, ask, can_ask, form
-    from lib.mcp.notices import log
+    from lib.mcp.notices import close_response, log
     from lib.mcp.offered import Caller
     from lib.mcp.server import MCPToolServer
     from lib.mcp.stdio import serve_stdio
@@ -31,6 +31,7 @@ __all__ = [
     "TaskTool",
     "ask",
     "can_ask",
+    "close_response",
     "form",
     "log",
     "prompt",
@@ -48,6 +49,7 @@ if not TYPE_CHECKING:  # type checkers are to see misspelt names
             "ask": "lib.mcp.inputs",
             "can_ask": "lib.mcp.inputs",
             "form": "lib.mcp.inputs",
+            "close_response": "lib.mcp.notices",
             "log": "lib.mcp.notices",
             "MCPToolServer": "lib.mcp.server",
             "MCPTools": "lib.mcp.client.toolset",

@@ -1,4 +1,4 @@
-"""Notifications of a call that come before its result: progress, and messages of `log`."""
+"""What a call sends before its result: progress, messages of `log`, the end of its response."""
 
 from __future__ import annotations
 
@@ -45,6 +45,17 @@ def log(level: types.LoggingLevel, data: Any, *, logger: str | None = None) -> N
     notices = _NOTICES.get()
     if notices is not None:
         notices.log(_Message(level, to_jsonable_python(data, fallback=str), logger))
+
+
+def close_response() -> None:
+    """End the response of this call early; its client comes back for the result.
+
+    It is for a tool that takes long, in its own task or thread: no connection is held meanwhile.
+    That works for clients of 2025-11-25 over HTTP that have a session; elsewhere nothing happens.
+    """
+    notices = _NOTICES.get()
+    if notices is not None:
+        notices.close_response()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +110,7 @@ class Notices:
         self._wanted: tuple[types.LoggingLevel, ...] | None = None
         self._done = -math.inf
         self._ended = False
+        self._closing = False
         self._sending: asyncio.Task[None] | None = None
 
     def report(self, done: float, total: float | None, message: str) -> None:
@@ -109,11 +121,19 @@ class Notices:
         """Take a message, from any thread."""
         self._in_loop(self._take_message, message)
 
-    def _in_loop(self, take: Callable[[Any], None], value: Any) -> None:
+    def close_response(self) -> None:
+        """End the response behind what was taken, from any thread."""
+        self._in_loop(self._take_end)
+
+    def _in_loop(self, take: Callable[..., None], *values: Any) -> None:
         if threading.get_ident() == self._thread:
-            take(value)
+            take(*values)
         else:
-            self._loop.call_soon_threadsafe(take, value)
+            self._loop.call_soon_threadsafe(take, *values)
+
+    def _take_end(self) -> None:
+        self._closing = True
+        self._start()
 
     def _take_report(self, report: tuple[float, float | None, str]) -> None:
         if math.isfinite(report[0]) and report[0] > self._done and not self._ended:
@@ -130,12 +150,16 @@ class Notices:
             self._sending = asyncio.create_task(self._send(), name="lib.mcp.notices")
 
     async def _send(self) -> None:
-        while self._messages or self._newest is not None:
+        while self._messages or self._newest is not None or self._closing:
             if self._messages:
                 await self._send_message(self._messages.popleft())
             if self._newest is not None:
                 (done, total, message), self._newest = self._newest, None
                 await self._context.session.report_progress(done, total, message or None)
+            if self._closing and not self._messages:
+                self._closing = False
+                if self._context.close_sse_stream is not None:
+                    await self._context.close_sse_stream()
 
     async def _send_message(self, message: _Message) -> None:
         if self._wanted is None:

@@ -74,6 +74,8 @@ class Limits:
         stalled_s: seconds for which a client may read nothing before its connection is cut.
         heartbeat_s: seconds between the comments that keep an idle stream open.
         recheck_s: seconds between checks of the credentials of an open stream.
+        resume_s: seconds for which a call over MCP goes on without its client, if that can come
+            back for the rest of the response, and for which its messages are kept afterwards.
         live_s: seconds for which the replies of a run that was just started are kept for a stream
             that is about to be opened.
         server: the quota of all callers together.
@@ -95,6 +97,7 @@ class Limits:
     stalled_s: float = 30.0
     heartbeat_s: float = 15.0
     recheck_s: float = 60.0
+    resume_s: float = 60.0
     live_s: float = 30.0
     server: Quota = Quota(open_streams=10_000)
     tenant: Quota = UNLIMITED

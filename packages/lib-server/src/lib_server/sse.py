@@ -23,7 +23,8 @@ from lib_server.limits import Limits
 
 _log = logging.getLogger("lib_server")
 
-RETRY: Final = b"retry: 1000\n\n"
+RETRY_MS: Final = 1000
+RETRY: Final = b"retry: %d\n\n" % RETRY_MS
 HEARTBEAT: Final = b": hb\n\n"
 END: Final = "run.end"
 ERASED: Final = "run.erased"

@@ -56,7 +56,7 @@ async def test_a_cancelled_close_lets_the_folder_go_and_may_be_repeated(tmp_path
     writing = asyncio.create_task(store.upsert(RECORDS))
     await asyncio.wait([writing], timeout=0.02)
     closing = asyncio.create_task(store.close())
-    await asyncio.sleep(0)  # it begins
+    await asyncio.wait([closing], timeout=0)  # it begins
     closing.cancel()
     await asyncio.wait([closing])
     assert closing.cancelled()

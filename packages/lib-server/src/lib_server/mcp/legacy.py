@@ -2,8 +2,9 @@
 
 Each request has a transport of its own, as those without a session have. What is different: the
 capabilities of the client are known, and it answers questions while a call goes on. The question is
-sent in the response of the call; the answer comes as a request, to whichever process. And such a
-client hears of changes on a stream that it opens with `GET`, from any process.
+sent in the response of the call; the answer comes as a request, to whichever process. Such a client
+hears of changes on a stream that it opens with `GET`, from any process, and in the same way goes on
+reading a response that it has lost, from the process that carries the call out.
 
 Source: modelcontextprotocol.io, Streamable HTTP, 2025-11-25.
 """
@@ -12,7 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
@@ -21,7 +23,11 @@ from typing import Any, Final, cast
 import anyio
 from mcp.server.connection import Connection
 from mcp.server.runner import serve_connection
-from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, StreamableHTTPServerTransport
+from mcp.server.streamable_http import (
+    LAST_EVENT_ID_HEADER,
+    MCP_SESSION_ID_HEADER,
+    StreamableHTTPServerTransport,
+)
 from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.dispatcher import CallOptions, coerce_request_id
 from mcp.shared.exceptions import MCPError
@@ -45,17 +51,18 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from lib._util.clock import Clock
 from lib._util.json import canonical
 from lib.errors import StoreError
 from lib.mcp import Caller, MCPToolServer
 from lib.mcp.sdk import types
 from lib.mcp.server import CALLER_KEY
 from lib.mcp.sessions import LegacySession, LegacySessions
-from lib.mcp.subscriptions import SessionStream
 from lib_server.channels import message
 from lib_server.limits import Limits
+from lib_server.mcp.kept_calls import KeptCalls
 from lib_server.problems import Problem
-from lib_server.sse import HEADERS, HEARTBEAT, RETRY, disconnected
+from lib_server.sse import HEADERS, HEARTBEAT, RETRY, RETRY_MS, disconnected
 
 _log = logging.getLogger("lib_server")
 _CHANNEL: Final = TransportContext(kind="streamable-http", can_send_request=True)
@@ -64,14 +71,15 @@ _CHANNEL: Final = TransportContext(kind="streamable-http", can_send_request=True
 class LegacyEndpoint:
     """Answers the requests of clients that have a session, or begin one."""
 
-    def __init__(self, server: MCPToolServer, state: Any, limits: Limits) -> None:
-        """Take the server of tools, the state of its lifespan, and the limits of streams."""
+    def __init__(self, server: MCPToolServer, state: Any, limits: Limits, clock: Clock) -> None:
+        """Take the server of tools, the state of its lifespan, limits of streams, and a clock."""
         self._server = server
         self._limits = limits
         self._sessions = server.sessions
         self._state = state
         self._open: dict[str, set[_Asking]] = {}
-        self._streams: dict[str, set[SessionStream]] = {}
+        self._streams: dict[str, set[_SessionStream]] = {}
+        self._kept = KeptCalls(clock=clock, keep_s=limits.resume_s)
 
     async def answer(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> bool:
         """Answer a request of 2025-11-25 or before; return False if it is of no session."""
@@ -96,18 +104,22 @@ class LegacyEndpoint:
             if message.get("method") == "notifications/cancelled":
                 self._cancel(session, message.get("params"))
             scope = {**scope, CALLER_KEY: replace(caller, session=session)}
-            version = headers.get(MCP_PROTOCOL_VERSION_HEADER, DEFAULT_NEGOTIATED_VERSION)
-            await self._serve(session, version, scope, receive, send)
+            await self._serve(session, message.get("method"), scope, receive, send)
         return True
 
     async def listen(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Tell a session of changes, until it ends, its client goes, or the server stops.
+        """Send a session what it hears of, or the rest of a response that its client has lost.
+
+        The response ends with the session, when its client goes, or when the server stops.
 
         Raises:
             Problem: `method_not_allowed`: nothing changes here, or not for this version.
         """
-        version = Headers(scope=scope).get(MCP_PROTOCOL_VERSION_HEADER, DEFAULT_NEGOTIATED_VERSION)
-        if version in MODERN_PROTOCOL_VERSIONS or not self._server.has_streams:
+        headers = Headers(scope=scope)
+        last_event_id = headers.get(LAST_EVENT_ID_HEADER, "")
+        version = headers.get(MCP_PROTOCOL_VERSION_HEADER, DEFAULT_NEGOTIATED_VERSION)
+        can_hear = self._server.has_streams or last_event_id
+        if version in MODERN_PROTOCOL_VERSIONS or not can_hear:
             detail = "there is nothing to hear of: no list and no resource changes"
             raise Problem("method_not_allowed", detail, headers={"allow": "POST"})
         if version not in HANDSHAKE_PROTOCOL_VERSIONS:
@@ -115,30 +127,48 @@ class LegacyEndpoint:
             await refused(scope, receive, send)
             return
         caller: Caller = scope[CALLER_KEY]
-        session_id = Headers(scope=scope).get(MCP_SESSION_ID_HEADER, "")
+        session_id = headers.get(MCP_SESSION_ID_HEADER, "")
         session = await self._sessions.read(session_id, _owner(caller))
         if session is None:
             await _NO_SESSION(scope, receive, send)
             return
-        async with self._server.stream(session, caller.tenant) as stream:
-            answer = _ChangeStream(
-                stream,
-                session,
-                sessions=self._sessions,
-                limits=self._limits,
-                stopping=caller.stopping or asyncio.Event(),
-            )
-            opened = self._streams.setdefault(session.name, set())
-            opened.add(stream)
-            try:
-                await answer(scope, receive, send)
-            finally:
-                opened.discard(stream)
-                if not opened:
-                    self._streams.pop(session.name, None)
+        stopping = caller.stopping or asyncio.Event()
+        sent = partial(
+            _SessionStream, session, self._sessions, limits=self._limits, stopping=stopping
+        )
+        if last_event_id:
+            reader = self._kept.reader(session, last_event_id)
+            if reader is None:
+                await _NOT_KEPT(scope, receive, send)
+                return
+            with self._opened(session, sent(reader.next, reader.end)) as stream:
+                await stream(scope, receive, send)
+        else:
+            async with self._server.stream(session, caller.tenant) as heard:
+
+                async def changes() -> bytes:
+                    return b"".join(map(_event, await heard.next()))
+
+                with self._opened(session, sent(changes, heard.end)) as stream:
+                    await stream(scope, receive, send)
+
+    @contextmanager
+    def _opened(self, session: LegacySession, stream: _SessionStream) -> Generator[_SessionStream]:
+        """Let a stream end with its session while it is open."""
+        opened = self._streams.setdefault(session.name, set())
+        opened.add(stream)
+        try:
+            yield stream
+        finally:
+            stream.end()
+            opened.discard(stream)
+            if not opened:
+                self._streams.pop(session.name, None)
 
     async def end(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """End a session; its streams end, those of other processes with their next heart-beat.
+        """End a session, and with it its streams and calls.
+
+        Its streams in other processes end with their next heart-beat, its calls there go on.
 
         Raises:
             Problem: `method_not_allowed`: this version has no sessions.
@@ -155,6 +185,8 @@ class LegacyEndpoint:
         await self._sessions.end(session)
         for stream in tuple(self._streams.get(session.name, ())):
             stream.end()
+        for calls in tuple(self._open.get(session.name, ())):
+            calls.cancel_all()
         await Response(status_code=HTTPStatus.NO_CONTENT)(scope, receive, send)
 
     async def _taken(self, session: LegacySession, message: Mapping[str, Any]) -> Response:
@@ -171,9 +203,14 @@ class LegacyEndpoint:
                 each.cancel(request_id)
 
     async def _serve(
-        self, session: LegacySession, version: str, scope: Scope, receive: Receive, send: Send
+        self, session: LegacySession, method: Any, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        transport = StreamableHTTPServerTransport(mcp_session_id=session.id)
+        version = Headers(scope=scope).get(MCP_PROTOCOL_VERSION_HEADER, DEFAULT_NEGOTIATED_VERSION)
+        resumable = version >= _RESUMABLE_SINCE and method in _CALLS
+        call = self._kept.begin(session) if resumable else None
+        transport = StreamableHTTPServerTransport(
+            mcp_session_id=session.id, event_store=call, retry_interval=RETRY_MS
+        )
         connection = Connection.from_envelope(version, None, None)
         connection.client_capabilities = session.capabilities
         async with transport.connect() as (read, write), anyio.create_task_group() as group:
@@ -190,7 +227,11 @@ class LegacyEndpoint:
             opened.add(dispatcher)
             try:
                 await transport.handle_request(scope, receive, send)
+                if call is not None and call.has_begun:
+                    await self._kept.outlive(call, stopping)
             finally:
+                if call is not None:
+                    self._kept.end(call)
                 opened.discard(dispatcher)
                 if not opened:
                     self._open.pop(session.name, None)
@@ -227,6 +268,11 @@ class _Asking(JSONRPCDispatcher[TransportContext]):
             found.dctx.cancel_requested.set()
             found.scope.cancel()
 
+    def cancel_all(self) -> None:
+        """Cancel every request."""
+        for request_id in tuple(self._in_flight):
+            self.cancel(request_id)
+
     async def send_raw_request(
         self,
         method: str,
@@ -256,31 +302,31 @@ class _Asking(JSONRPCDispatcher[TransportContext]):
         return result
 
 
-class _ChangeStream:
-    """The stream on which a session hears of changes, as an ASGI response.
-
-    Its notifications have no ids, since it cannot be resumed.
-    """
+class _SessionStream:
+    """What a session hears, as an ASGI response."""
 
     def __init__(
         self,
-        stream: SessionStream,
         session: LegacySession,
-        *,
         sessions: LegacySessions,
+        following: Callable[[], Awaitable[bytes]],
+        end: Callable[[], None],
+        *,
         limits: Limits,
         stopping: asyncio.Event,
     ) -> None:
-        """Send what a session hears.
+        """Send what comes.
 
         Args:
-            stream: of the session.
             session: with whose end the response ends.
             sessions: of the server.
+            following: waits for what comes next and returns it; nothing at the end.
+            end: lets it return nothing.
             limits: of the server.
-            stopping: ends the response, as another stream of the session does.
+            stopping: ends the response.
         """
-        self._stream = stream
+        self._following = following
+        self.end = end
         self._session = session
         self._sessions = sessions
         self._limits = limits
@@ -295,7 +341,7 @@ class _ChangeStream:
         gone = asyncio.ensure_future(disconnected(receive))
         stopped = asyncio.ensure_future(self._stopping.wait())
         for each in (gone, stopped):
-            each.add_done_callback(lambda _: self._stream.end())
+            each.add_done_callback(lambda _: self.end())
         try:
             await self._send_all(send)
         except TimeoutError:
@@ -309,7 +355,7 @@ class _ChangeStream:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send_all(self, send: Send) -> None:
-        """Send what changes, and heart-beats in between.
+        """Send what comes, and heart-beats in between.
 
         Raises:
             TimeoutError: the client has read nothing for too long.
@@ -317,7 +363,7 @@ class _ChangeStream:
         """
         idle_s = min(self._limits.heartbeat_s, self._limits.recheck_s)
         content = RETRY
-        coming = asyncio.ensure_future(self._stream.next())
+        coming = asyncio.ensure_future(self._following())
         try:
             while True:
                 async with asyncio.timeout(self._limits.stalled_s):
@@ -327,10 +373,9 @@ class _ChangeStream:
                     return
                 content = HEARTBEAT
                 if coming.done():
-                    if not (found := coming.result()):
+                    if not (content := coming.result()):
                         return
-                    content = b"".join(map(_event, found))
-                    coming = asyncio.ensure_future(self._stream.next())
+                    coming = asyncio.ensure_future(self._following())
         finally:
             coming.cancel()
 
@@ -366,6 +411,13 @@ def _refused(status: HTTPStatus, message: str) -> Response:
     return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, status)
 
 
+_CALLS: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
+"""The requests that functions of the application answer, so that they may take long."""
+
+_RESUMABLE_SINCE: Final = "2025-11-25"
+_NOT_KEPT: Final = _refused(
+    HTTPStatus.BAD_REQUEST, "no call has this event in this process, or has it any more"
+)
 _NO_SESSION: Final = _refused(  # its client is to begin another one
     HTTPStatus.NOT_FOUND, "there is no such session"
 )

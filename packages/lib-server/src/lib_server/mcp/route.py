@@ -100,7 +100,8 @@ async def _post(call: Call[Empty, None]) -> ASGIApp:
 
 async def _delete(call: Call[Empty, None]) -> ASGIApp:
     _check_has_session(call)
-    return await _answer(call)
+    answer, _ = await _answered(call)
+    return answer
 
 
 async def _get(call: Call[Empty, None]) -> ASGIApp:
@@ -121,11 +122,19 @@ def _check_has_session(call: Call[Empty, None]) -> None:
 
 
 async def _answer(call: Call[Empty, None]) -> ASGIApp:
+    """Return an answer that may be a stream, and counts as one."""
+    quotas, principal = call.services.quotas, call.principal
+    quotas.check_streams(principal)
+    answer, stopping = await _answered(call)
+    return quotas.counted(principal, _checked(call, answer, stopping))
+
+
+async def _answered(call: Call[Empty, None]) -> tuple[ASGIApp, asyncio.Event]:
+    """Return an answer, and what ends it."""
     call.check_not_draining()
-    services, principal = call.services, call.principal
+    services = call.services
     if services.mcp is None:
         raise Problem("not_found", "this server does not offer its agents over MCP")
-    services.quotas.check_streams(principal)
     try:
         app = await services.mcp()
     except MissingDriver as error:
@@ -137,7 +146,7 @@ async def _answer(call: Call[Empty, None]) -> ASGIApp:
     async def answered(scope: Scope, receive: Receive, send: Send) -> None:
         await app({**scope, **members}, _replaying(body, receive), send)
 
-    return services.quotas.counted(principal, _checked(call, answered, stopping))
+    return answered, stopping
 
 
 def _checked(call: Call[Any, Any], answer: ASGIApp, stopping: asyncio.Event) -> ASGIApp:
@@ -287,7 +296,7 @@ ROUTES: list[AnyRoute] = [
         method="GET",
         path="/mcp",
         handler=_get,
-        summary="Hear of changes in a session of MCP 2025-11-25 or before",
+        summary="Hear of changes, or the rest of a response, in a session of MCP up to 2025-11-25",
         tag="mcp",
         right="run",
         answers={200: None, 400: ProtocolMessage, 404: ProtocolMessage},
@@ -298,7 +307,7 @@ ROUTES: list[AnyRoute] = [
         headers={
             "Mcp-Session-Id": Header("of the session; without one there is no stream", "[!-~]+")
         },
-        events={"message": "a notification of the protocol"},
+        events={"message": "a message of the protocol"},
     ),
     Route(
         method="DELETE",
@@ -308,7 +317,7 @@ ROUTES: list[AnyRoute] = [
         tag="mcp",
         right="run",
         answers={204: None, 404: ProtocolMessage},
-        problems=["method_not_allowed", "stream_cap", "draining", "unsupported", "not_found"],
+        problems=["method_not_allowed", "draining", "unsupported", "not_found"],
         headers={"Mcp-Session-Id": Header("of the session that ends", "[!-~]+")},
     ),
 ]

@@ -63,5 +63,5 @@ async def opened(
 
     protocol = server.protocol
     async with server, protocol.lifespan(protocol) as state, manager.run():
-        legacy = LegacyEndpoint(server, state, limits)
+        legacy = LegacyEndpoint(server, state, limits, engine.clock)
         yield answer

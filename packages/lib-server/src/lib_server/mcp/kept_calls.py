@@ -1,0 +1,241 @@
+"""The messages of calls, kept for clients of MCP 2025-11-25 that lose the response.
+
+Each message of a call has an id. A client that has lost the response asks for the rest with `GET`
+and the last id that it has (`Last-Event-ID`), and the call goes on meanwhile. The process that
+carries a call out keeps its messages, for a time and up to a size; no other process has them.
+
+Source: modelcontextprotocol.io, Streamable HTTP, 2025-11-25, Resumability and Redelivery.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import OrderedDict, deque
+from typing import Final
+
+from mcp.server.streamable_http import GET_STREAM_KEY, EventCallback, EventStore
+from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse
+
+from lib._util.clock import Clock
+from lib.mcp.sessions import LegacySession
+
+MAX_CALL_BYTES: Final = 1024 * 1024
+"""Of the messages of a call; the oldest go first, and can then not be had again."""
+
+MAX_CALLS_OF_CALLER: Final = 100
+MAX_BYTES_OF_CALLER: Final = 4 * MAX_CALL_BYTES
+MAX_BYTES: Final = 64 * MAX_CALL_BYTES
+"""Of calls that have ended, of one caller and of all of them; the oldest go first."""
+
+
+class KeptCall(EventStore):
+    """The messages of a call, as the transport of the SDK stores them.
+
+    Attributes:
+        name: cannot be guessed.
+        session: of its client.
+        ended: is set once its result is there.
+        ended_at: when that came, of the clock.
+        bytes: how much is kept.
+    """
+
+    def __init__(self, session: LegacySession, clock: Clock) -> None:
+        """Begin without messages."""
+        self.name: str = secrets.token_hex(16)
+        self.session = session
+        self.ended_at = 0.0
+        self.bytes = 0
+        self.ended: asyncio.Event = asyncio.Event()
+        self._clock = clock
+        self._frames = deque[bytes]()
+        self._first = 0  # the number of the first of them
+        self._readers = set[CallReader]()
+        self._left_at: float = clock.monotonic()
+
+    async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
+        """Keep a message, or what comes before the first one; return its id."""
+        if stream_id == GET_STREAM_KEY:  # it is none of the call's, and goes nowhere
+            return ""
+        event_id = f"{self.name}/{self._first + len(self._frames)}"
+        frame = b"" if message is None else _frame(event_id, message)
+        self._frames.append(frame)
+        self.bytes += len(frame)
+        while self.bytes > MAX_CALL_BYTES:
+            self.bytes -= len(self._frames.popleft())
+            self._first += 1
+        if isinstance(message, JSONRPCResponse | JSONRPCError):
+            self.ended_at = self._clock.monotonic()
+            self.ended.set()
+        for reader in self._readers:
+            reader.wake()
+        return event_id
+
+    async def replay_events_after(
+        self, last_event_id: str, send_callback: EventCallback
+    ) -> str | None:
+        """Do nothing: the transport of a call gets no `GET`; see `CallReader`."""
+
+    def frames_behind(self, number: int) -> list[bytes] | None:
+        """Return the messages behind one, None if they are no longer there, or never were."""
+        skipped = number + 1 - self._first
+        if not 0 <= skipped <= len(self._frames):
+            return None
+        return list(self._frames)[skipped:]
+
+    @property
+    def has_begun(self) -> bool:
+        """True if its request was passed on."""
+        return bool(self._first or self._frames)
+
+    def opened(self, reader: CallReader) -> None:
+        """Take a reader, which is woken when there is more."""
+        self._readers.add(reader)
+
+    def closed(self, reader: CallReader) -> None:
+        """Let a reader go."""
+        self._readers.discard(reader)
+        self.left()
+
+    def left(self) -> None:
+        """Note that a reader has gone just now."""
+        self._left_at = self._clock.monotonic()
+
+    def left_for_s(self) -> float:
+        """Return for how many seconds nobody has read, since the last reader has gone."""
+        return 0.0 if self._readers else self._clock.monotonic() - self._left_at
+
+
+class CallReader:
+    """Reads the messages of a call that come behind one of them."""
+
+    def __init__(self, call: KeptCall, number: int) -> None:
+        """Begin behind a message that is there."""
+        self._call = call
+        self._number = number
+        self._woken = asyncio.Event()
+        self._stopped = False
+        call.opened(self)
+
+    def wake(self) -> None:
+        """Look for more."""
+        self._woken.set()
+
+    async def next(self) -> bytes:
+        """Return the messages that have come; nothing once all have, or some are lost."""
+        while not self._stopped:
+            self._woken.clear()
+            frames = self._call.frames_behind(self._number)
+            if frames is None:
+                break
+            self._number += len(frames)
+            if content := b"".join(frames):
+                return content
+            if self._call.ended.is_set():
+                break
+            await self._woken.wait()
+        return b""
+
+    def end(self) -> None:
+        """Read no more; safe to repeat."""
+        self._stopped = True
+        self._woken.set()
+        self._call.closed(self)
+
+
+class KeptCalls:
+    """The calls of a process whose messages can be read once more."""
+
+    def __init__(self, *, clock: Clock, keep_s: float) -> None:
+        """Begin with none.
+
+        Args:
+            clock: for what follows.
+            keep_s: seconds for which a call is kept after its end, and goes on without a reader.
+        """
+        self._clock = clock
+        self._keep_s = keep_s
+        self._running: dict[str, KeptCall] = {}
+        self._ended = OrderedDict[str, KeptCall]()
+        self._of_caller: dict[str, OrderedDict[str, KeptCall]] = {}
+        self._bytes = 0
+
+    def begin(self, session: LegacySession) -> KeptCall:
+        """Return a new call, which is kept."""
+        call = KeptCall(session, self._clock)
+        self._running[call.name] = call
+        return call
+
+    async def outlive(self, call: KeptCall, stopping: asyncio.Event | None) -> None:
+        """Wait for the end of a call without its first reader, while another one may come.
+
+        Args:
+            call: goes on meanwhile.
+            stopping: ends the wait.
+        """
+        call.left()
+        waits = [
+            asyncio.ensure_future(each.wait()) for each in (call.ended, stopping or asyncio.Event())
+        ]
+        try:
+            while not any(each.done() for each in waits):
+                left_s = self._keep_s - call.left_for_s()
+                if left_s <= 0:
+                    return
+                pause = asyncio.ensure_future(self._clock.sleep(left_s))
+                try:
+                    await asyncio.wait([*waits, pause], return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    pause.cancel()
+        finally:
+            for each in waits:
+                each.cancel()
+
+    def end(self, call: KeptCall) -> None:
+        """Keep a call that has ended for a while; forget one that was cut short."""
+        del self._running[call.name]
+        self._drop_old()
+        if not call.ended.is_set():
+            return
+        of_caller = self._of_caller.setdefault(call.session.owner, OrderedDict())
+        self._ended[call.name] = of_caller[call.name] = call
+        self._bytes += call.bytes
+        while (
+            len(of_caller) > MAX_CALLS_OF_CALLER
+            or sum(each.bytes for each in of_caller.values()) > MAX_BYTES_OF_CALLER
+        ):
+            self._drop(next(iter(of_caller.values())))
+        while self._bytes > MAX_BYTES:
+            self._drop(next(iter(self._ended.values())))
+
+    def reader(self, session: LegacySession, last_event_id: str) -> CallReader | None:
+        """Return a reader behind a message of the session's; None if it is not there."""
+        self._drop_old()
+        name, _, number = last_event_id.partition("/")
+        call = self._running.get(name) or self._ended.get(name)
+        if call is None or call.session.id != session.id:
+            return None
+        if not (number.isascii() and number.isdecimal() and len(number) < _MAX_DIGITS):
+            return None
+        return None if call.frames_behind(int(number)) is None else CallReader(call, int(number))
+
+    def _drop_old(self) -> None:
+        until = self._clock.monotonic() - self._keep_s
+        while self._ended and (oldest := next(iter(self._ended.values()))).ended_at <= until:
+            self._drop(oldest)
+
+    def _drop(self, call: KeptCall) -> None:
+        del self._ended[call.name]
+        self._bytes -= call.bytes
+        of_caller = self._of_caller[call.session.owner]
+        del of_caller[call.name]
+        if not of_caller:
+            del self._of_caller[call.session.owner]
+
+
+_MAX_DIGITS: Final = 10
+
+
+def _frame(event_id: str, message: JSONRPCMessage) -> bytes:
+    content = message.model_dump_json(by_alias=True, exclude_unset=True)
+    return f"id: {event_id}\nevent: message\ndata: {content}\n\n".encode()
