@@ -276,3 +276,52 @@ def test_unset_options_are_not_sent() -> None:
         "store": False,
         "stream": True,
     }
+
+
+MARK = {"prompt_cache_breakpoint": {"mode": "explicit", "ttl": "12h"}}
+
+
+def marked(*messages: Message) -> tuple[list[list[str]], list[dict[str, Any]]]:
+    """Return the texts of the marked parts of each item, and the items without their marks."""
+    sent = body(*messages, cache="12h")["input"]
+    found: list[list[str]] = []
+    for item in sent:
+        parts: Any = item.get("output", item.get("content", []))
+        texts = list[str]()
+        for part in () if isinstance(parts, str) else parts:
+            if "prompt_cache_breakpoint" in part:
+                assert {"prompt_cache_breakpoint": part.pop("prompt_cache_breakpoint")} == MARK
+                texts.append(part.get("text", part["type"]))
+        found.append(texts)
+    return found, sent
+
+
+def test_breakpoints_stand_where_the_next_call_begins_in_the_same_way() -> None:
+    first = [Message.system("Be brief"), Message.user("look ", Image(url="https://a.test/a.png"))]
+    answer = Message.assistant(Text("so"), ToolCall("c1", "look", {}), ToolCall("c2", "look", {}))
+    results = Message.tool(ToolResult("c1", "a"), ToolResult("c2", "b", is_error=True))
+
+    marks, sent = marked(*first)
+    later_marks, later = marked(*first, answer, results)
+
+    assert marks == [["Be brief"], ["input_image"]]
+    assert later_marks == [["Be brief"], ["input_image"], [], [], [], [], ["Error: b"]]
+    assert later[: len(sent)] == sent
+
+
+def test_a_long_conversation_has_three_breakpoints_and_no_part_is_none() -> None:
+    turns = [each for _ in range(5) for each in (HI, Message.assistant(Text("hello")))]
+
+    assert marked(Message.system("Be brief"), *turns, HI)[0] == [
+        ["Be brief"],
+        *[[]] * 8,
+        ["hi"],
+        [],
+        ["hi"],
+    ]
+    assert marked(Message.assistant(Text("hello")))[0] == [[]]
+    assert marked(HI, Message.system("late"))[0] == [[], ["late"]]
+
+
+def test_without_a_cache_nothing_is_marked_and_text_stays_text() -> None:
+    assert items(HI) == [{"role": "user", "content": "hi"}]

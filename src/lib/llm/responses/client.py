@@ -14,7 +14,7 @@ from lib.llm.api.streams import ServerEvent, new_call_id, read_json
 from lib.llm.client import Delta, Output, Reply, ToolSpec
 from lib.llm.messages import Message
 from lib.llm.responses.reply import ReplyBuilder
-from lib.llm.responses.request import SEALED, build_body
+from lib.llm.responses.request import SEALED, Cache, build_body
 from lib.llm.responses.state import ignored, is_unopened, refused, split
 
 MODALITIES: Final = frozenset({"text", "image", "file"})
@@ -53,6 +53,7 @@ class OpenAIClient(ModelClient):
         transport: Any = None,
         modalities: frozenset[str] = TEXT_ONLY,
         store: bool = True,
+        cache: Cache | None = None,
         headers: Mapping[str, str] | None = None,
         provider: str | None = None,
         max_reply_bytes: int = 16 * 1024 * 1024,
@@ -72,6 +73,8 @@ class OpenAIClient(ModelClient):
             modalities: what the model takes beside "text": "image", "file".
             store: False makes the server keep nothing: replies bring no handle, handles are not
                 used, and each call sends the whole conversation.
+            cache: marks the beginning that the next call repeats, to be kept for so long at least:
+                "30m" or "12h", for GPT-5.6 and later; None leaves that to the server's own rule.
             headers: sent with each request.
             provider: the provider that bills calls, such as "openai" behind a proxy; defaults to
                 the one of the address, None for an unknown host.
@@ -101,6 +104,7 @@ class OpenAIClient(ModelClient):
             new_id=new_id,
         )
         self._store = self._handles = store
+        self._cache: Cache | None = cache
         self._unopened = set[tuple[Any, Any]]()
 
     async def complete(
@@ -169,6 +173,7 @@ class OpenAIClient(ModelClient):
             settings=settings,
             store=self._store,
             stream=stream,
+            cache=self._cache,
         )
         if self._unopened:
             body["input"] = [each for each in body["input"] if _seal(each) not in self._unopened]

@@ -4,13 +4,13 @@ Items of an earlier answer go back without their ids, but for sealed reasoning: 
 not keep them looks for the others in vain.
 
 Source: OpenAI API reference, "Create a model response" (developers.openai.com, 2026-11), and the
-types of openai-python 3.52.
+types of openai-python 3.54.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from lib._util.json import canonical
 from lib.llm.api import fields
@@ -37,6 +37,9 @@ from lib.llm.parts import (
     ToolResult,
 )
 from lib.llm.schema import strict_schema
+
+Cache: TypeAlias = Literal["30m", "12h"]
+"""For how long at least the server keeps what was marked."""
 
 PHASE: Final = "phase"
 """Where a `Text` keeps whether it is the model's commentary or its answer, in `extra`."""
@@ -67,6 +70,7 @@ def build_body(
     settings: Mapping[str, Any] | None = None,
     store: bool = True,
     stream: bool = False,
+    cache: Cache | None = None,
 ) -> dict[str, Any]:
     """Return the body as plain data.
 
@@ -80,6 +84,7 @@ def build_body(
         settings: parameters of the model.
         store: whether the server may keep the conversation.
         stream: whether the answer comes in pieces.
+        cache: marks where the next call begins in the same way; None leaves that to the server.
 
     Raises:
         ValueError: a setting has a parameter of its own.
@@ -89,6 +94,8 @@ def build_body(
     if previous:
         body["previous_response_id"] = previous
     body["input"] = [item for message in messages for item in _items(message, server)]
+    if cache is not None:
+        _mark(body["input"], cache)
     body |= _settings(settings or {}, has_tools=bool(tools))
     if tools:
         body["tools"] = [_tool(spec) for spec in tools]
@@ -187,6 +194,37 @@ def _content_part(part: Part) -> dict[str, Any]:
             return {"type": "input_file", **held}
         case _:
             raise misplaced(part, "user", _NAME)
+
+
+def _mark(items: Sequence[dict[str, Any]], cache: Cache) -> None:
+    """Mark the end of the instructions, of what was said before the last answer, and of the whole.
+
+    The server writes three such marks beside its own. Contents become parts in every call, so that
+    a call differs from the one before by its marks and its end alone.
+    """
+    ends, instructions = list[dict[str, Any]](), list[dict[str, Any]]()
+    for number, item in enumerate(items):
+        parts = _parts(item)
+        if parts and (number == len(items) - 1 or not _parts(items[number + 1])):
+            ends.append(parts[-1])
+        if parts and item.get("role") == "system" and len(instructions) == number:
+            instructions.append(parts[-1])
+    for part in (*instructions[-1:], *ends[-2:]):
+        part["prompt_cache_breakpoint"] = {"mode": "explicit", "ttl": cache}
+
+
+def _parts(item: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the parts of an item that may be marked, as they are in it: none of the model's."""
+    if item.get("role") in {"system", "user"}:
+        field = "content"
+    elif item.get("type") == "function_call_output":
+        field = "output"
+    else:
+        return []
+    if isinstance(item[field], str):
+        item[field] = [{"type": "input_text", "text": item[field]}]
+    parts: list[dict[str, Any]] = item[field]
+    return parts
 
 
 # -- the rest ----------------------------------------------------------------------------------
