@@ -42,10 +42,16 @@ def pay(amount: int) -> str:
     return f"paid {amount}"
 
 
+@tool(effects="none")
+def ask_for_the_time() -> str:
+    "Tell the time."
+    return "noon"
+
+
 def server():
     offers = [Agent(FunctionClient(think), name="clerk"), TaskTool(pay)]
     engine = Engine("shop.db", agents=offers, lease_s=1.0)
-    return MCPToolServer(engine, task_poll_s=0.1)
+    return MCPToolServer([*offers, ask_for_the_time], engine=engine, task_poll_s=0.1)
 """
 
 
@@ -121,6 +127,7 @@ async def test_a_task_outlives_the_process_of_its_server(shop: Path) -> None:
     async with opened(tools_of(shop)) as toolset:
         calling = asyncio.create_task(call(toolset, "clerk", task="Where is order 7?"))
         (pid,) = await until(lambda: begun(shop))
+        await call(toolset, "ask_for_the_time")  # answered behind the id of the task
         os.kill(pid, 9)
         (shop / "go").touch()
         answer = await calling
