@@ -36,6 +36,7 @@ from lib.vector.validate import (
     checked_facet,
     checked_ids,
     checked_k,
+    checked_list,
     checked_metric,
     checked_namespace,
     checked_query,
@@ -271,7 +272,7 @@ class BackedStore(AsyncStore, Generic[B]):
         return await self._write(name, lambda backend: backend.insert(name, batch))
 
     async def _batch(self, records: Sequence[Record]) -> Batch | None:
-        copies = list(records)
+        copies = checked_list(records)
         batch = await offload(
             _CHECK_EFFORT * len(copies),
             lambda: checked_batch(copies, metric=self._metric, dimension=self._dimension),

@@ -101,6 +101,20 @@ def checked_batch(
     )
 
 
+def checked_list(records: Sequence[Record]) -> list[Record]:
+    """Return the records, none of which has been looked at, as a list.
+
+    Raises:
+        InvalidMeta: they are no list; a lone record is none.
+    """
+    given = cast(object, records)
+    if isinstance(given, Record):
+        raise InvalidMeta("a store takes a list of records, got one record: wrap it in a list")
+    if not isinstance(given, Iterable):
+        raise InvalidMeta(f"a store takes a list of records, got {type(given).__name__}")
+    return list(records)
+
+
 def checked_record(record: Record) -> Record:
     """Return the record, whose parts may still be unfit: only its id has been looked into.
 
@@ -190,6 +204,8 @@ def checked_ids(ids: Iterable[str]) -> list[str]:
     """
     if isinstance(ids, str):
         raise InvalidMeta("ids are a list of strings, got one string: wrap it in a list")
+    if not isinstance(cast(object, ids), Iterable):
+        raise InvalidMeta(f"ids are a list of strings, got {type(ids).__name__}")
     return [_checked_name(name, "an id") for name in ids]
 
 

@@ -149,14 +149,21 @@ class InputContract(StoreTests):
 
         using(body)
 
-    def test_one_string_is_no_list_of_ids(self, using: Using) -> None:
+    def test_what_is_no_list_of_ids_or_records_is_refused(self, using: Using) -> None:
+        ids: list[Any] = ["ab", 1]
+        records: list[Any] = [Record("c", [1.0, 0.0]), None]
+
         async def body(store: VectorStore) -> None:
             await store.upsert(points("a", "b"))
 
-            with pytest.raises(InvalidMeta, match="list"):
-                await store.get("ab")
-            with pytest.raises(InvalidMeta, match="list"):
-                await store.delete("ab")
+            for one in ids:
+                with case(str(one)), pytest.raises(InvalidMeta, match="list"):
+                    await store.get(one)
+                with case(str(one)), pytest.raises(InvalidMeta, match="list"):
+                    await store.delete(one)
+            for one in records:
+                with case(str(one)), pytest.raises(InvalidMeta, match="list"):
+                    await store.upsert(one)
             assert await store.count() == 2
 
         using(body)
