@@ -34,6 +34,7 @@ from lib.vector.records import Facet, Match, Metric, Record, Vector
 from lib.vector.text.fusion import FusionLike
 from lib.vector.validate import (
     checked_deletion,
+    checked_list,
     checked_namespace,
     checked_record,
     checked_scan,
@@ -209,7 +210,7 @@ class TenantVectorStore(AsyncStore):
 
     async def _claimed(self, records: Sequence[Record], name: str) -> list[Record]:
         """Return the records as the tenant's own, unless another one has one of the ids."""
-        own = [self._signed(record) for record in records]
+        own = [self._signed(record) for record in checked_list(records)]
         there: list[Record] = await self._store.get([record.id for record in own], namespace=name)
         if not all(map(self._is_own, there)):
             raise TenantViolation(self._tenant, f"an id in {name!r} belongs to another tenant")
