@@ -29,7 +29,8 @@ from lib.mcp import MCPToolServer, close_response
 from lib.mcp.sessions import LegacySession
 from lib.testing.clock import ManualClock
 from lib.tools import ToolContext
-from lib_server import Limits, Server
+from lib_server import Limits, Principal, Server, Unauthenticated
+from lib_server.limits import Quota
 from lib_server.mcp import kept_calls
 from lib_server.mcp.kept_calls import KeptCall, KeptCalls
 
@@ -47,6 +48,7 @@ class Shop:
         self.let, self.begun = asyncio.Event(), asyncio.Event()
         self.limits = Limits(**limits)
         self.store = MemoryEventStore()
+        self.auth: OneKey = OneKey()
 
     def server(self) -> Server:
         @tool(effects="none")
@@ -71,7 +73,21 @@ class Shop:
         def offered(engine: Engine) -> MCPToolServer:
             return MCPToolServer([pack, agent], engine=engine, clock=engine.clock)
 
-        return Server(self.engine, mcp=offered, auth=OneKey(), limits=self.limits, drain_s=0)
+        return Server(self.engine, mcp=offered, auth=self.auth, limits=self.limits, drain_s=0)
+
+
+class Keys(OneKey):
+    """A caller with two keys, which can be revoked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.revoked = set[str]()
+
+    async def authenticate(self, authorization: str | None) -> Principal:
+        key = (authorization or "").rpartition(" ")[2]
+        if key in self.revoked:
+            raise Unauthenticated("revoked")
+        return await super().authenticate("Bearer acme" if key == "newer" else authorization)
 
 
 async def session_of(up: Up, tenant: str = "acme") -> dict[str, str]:
@@ -126,6 +142,8 @@ async def begun(up: Up, headers: dict[str, str], shop: Shop, body: Any) -> list[
         up.client.stream("POST", "/mcp", headers=headers, json=body) as answer,
         events_of(answer) as events,
     ):
+        if answer.status_code == 429:  # the server has not yet seen the end of the last stream
+            return await begun(up, headers, shop, body)
         assert answer.status_code == 200
         if body["params"]["arguments"].get("closing", False):
             return [each async for each in events]
@@ -136,13 +154,20 @@ async def begun(up: Up, headers: dict[str, str], shop: Shop, body: Any) -> list[
 
 async def rest(up: Up, headers: dict[str, str], event_id: str) -> list[Any]:
     """Return what comes behind an event until the end."""
+    async with reading(up, headers, event_id) as events:
+        return [short(data) async for _, data in events]
+
+
+@asynccontextmanager
+async def reading(up: Up, headers: dict[str, str], event_id: str) -> AsyncGenerator[Any]:
+    """Yield what comes behind an event; the answer has begun."""
     headers = {**headers, "last-event-id": event_id}
     async with (
         up.client.stream("GET", "/mcp", headers=headers) as answer,
         events_of(answer) as events,
     ):
         assert answer.status_code == 200
-        return [short(data) async for _, data in events]
+        yield events
 
 
 async def refusal(up: Up, headers: dict[str, str], event_id: str) -> int:
@@ -155,12 +180,12 @@ async def test_a_tool_ends_the_response_and_the_client_comes_back_for_the_result
     async with serving(shop.server()) as up:
         headers = await session_of(up)
         received = await begun(up, headers, shop, call("pack", closing=True))
-        reading = asyncio.create_task(rest(up, headers, received[-1][0]))
-        shop.let.set()
+        async with reading(up, headers, received[-1][0]) as events:
+            shop.let.set()
+            left = [short(data) async for _, data in events]
         behind_the_first = [await rest(up, headers, received[0][0]) for _ in range(2)]
 
-    whole = [short(data) for _, data in received] + await reading
-    assert whole == [None, 1, 2, "sent"]
+    assert [short(data) for _, data in received] + left == [None, 1, 2, "sent"]
     assert behind_the_first == [[1, 2, "sent"]] * 2
 
 
@@ -201,12 +226,11 @@ async def test_the_run_of_a_client_that_does_not_come_back_is_cancelled() -> Non
         headers = await session_of(up)
         ((event_id, _),) = await begun(up, headers, shop, call("slow", task="x"))
         (info,) = await shop.store.runs(RunQuery())
-        reading = asyncio.create_task(rest(up, headers, event_id))
-        for _ in range(10):  # as long as somebody reads, the call goes on
-            shop.clock.advance(29)
-            await asyncio.wait([reading], timeout=0.01)
-        assert [each.status for each in await shop.store.runs(RunQuery())] == ["open"]
-        reading.cancel()
+        async with reading(up, headers, event_id):
+            for _ in range(10):  # as long as somebody reads, the call goes on
+                shop.clock.advance(29)
+                await asyncio.wait([asyncio.create_task(up.client.get("/health"))])
+            assert [each.status for each in await shop.store.runs(RunQuery())] == ["open"]
         ended = asyncio.create_task(shop.engine.run(info.run_id).result(timeout_s=120))
         while not ended.done():
             shop.clock.advance(30)
@@ -243,13 +267,7 @@ async def test_a_session_that_ends_ends_its_calls() -> None:
         headers = await session_of(up)
         ((event_id, _),) = await begun(up, headers, shop, call("slow", task="x"))
         (info,) = await shop.store.runs(RunQuery())
-        async with (
-            up.client.stream(
-                "GET", "/mcp", headers={**headers, "last-event-id": event_id}
-            ) as answer,
-            events_of(answer) as events,
-        ):
-            assert answer.status_code == 200
+        async with reading(up, headers, event_id) as events:
             assert (await up.client.delete("/mcp", headers=headers)).status_code == 204
             left = [each async for each in events]
         result = await shop.engine.run(info.run_id).result(timeout_s=120)
@@ -258,14 +276,67 @@ async def test_a_session_that_ends_ends_its_calls() -> None:
     assert result.outcome == "CANCELLED"
 
 
-async def test_a_server_that_stops_waits_for_no_client() -> None:
+async def test_a_server_that_stops_waits_for_no_client(caplog: pytest.LogCaptureFixture) -> None:
     shop = Shop(resume_s=10_000)
     async with serving(shop.server()) as up:
         headers = await session_of(up)
         await begun(up, headers, shop, call("pack", closing=True))
         await up.stop()
 
-    assert not shop.let.is_set()
+    assert "graceful shutdown" not in caplog.text  # of uvicorn, which cancels what goes on
+
+
+async def test_a_message_goes_to_the_newest_reader_alone() -> None:
+    shop = Shop()
+    async with serving(shop.server()) as up:
+        headers = await session_of(up)
+        body = call("pack", closing=False)
+        async with (
+            up.client.stream("POST", "/mcp", headers=headers, json=body) as answer,
+            events_of(answer) as posted,
+        ):
+            event_id, _ = await anext(posted)
+            await shop.begun.wait()
+            async with reading(up, headers, event_id) as first:
+                at_post = [short(data) async for _, data in posted]
+                async with reading(up, headers, event_id) as second:
+                    at_first = [short(data) async for _, data in first]
+                    shop.let.set()
+                    at_second = [short(data) async for _, data in second]
+
+    assert at_second == [1, 2, "sent"]
+    assert set(at_post) | set(at_first) <= {1}
+
+
+async def test_a_lost_response_is_read_when_no_other_stream_may_be_opened() -> None:
+    shop = Shop(tenant=Quota(open_streams=1))
+    async with serving(shop.server()) as up:
+        headers = await session_of(up)
+        received = await begun(up, headers, shop, call("pack", closing=True))
+        refused = await up.client.post("/mcp", headers=headers, json=call("pack", closing=True))
+        async with reading(up, headers, received[-1][0]) as events:
+            shop.let.set()
+            left = [short(data) async for _, data in events]
+
+    assert refused.status_code == 429
+    assert left[-1] == "sent"
+
+
+async def test_a_call_that_is_cut_short_says_so_to_who_reads_on() -> None:
+    keys = Keys()
+    shop = Shop(heartbeat_s=0.01, recheck_s=0.01)
+    shop.auth = keys
+    async with serving(shop.server()) as up:
+        headers = await session_of(up)
+        received = await begun(up, headers, shop, call("pack", closing=True))
+        newer = {**headers, "authorization": "Bearer newer"}
+        async with reading(up, newer, received[-1][0]) as events:
+            keys.revoked.add("acme")
+            shop.clock.advance(1)  # the check of credentials is due
+            left = [data async for _, data in events]
+
+    assert left[-1]["id"] == 7
+    assert "outcome is open" in left[-1]["error"]["message"]
 
 
 async def test_older_clients_get_no_event_that_they_cannot_read() -> None:
@@ -297,15 +368,15 @@ def session(owner: str) -> Any:
 
 async def ended_call(kept: KeptCalls, owner: str, size: int = 10) -> tuple[KeptCall, str]:
     """Return a call that has ended, and the id of its first event."""
-    call = kept.begin(session(owner))
+    call = kept.begin(session(owner), 7)
     first = await call.store_event("7", None)
     await call.store_event("7", message(size, last=True))
-    kept.end(call)
+    await kept.end(call)
     return call, first
 
 
 async def test_the_oldest_messages_of_a_long_call_go_first() -> None:
-    call = KeptCall(session("a"), ManualClock())
+    call = KeptCall(session("a"), 7, ManualClock())
     ids = [await call.store_event("7", message(kept_calls.MAX_CALL_BYTES // 4)) for _ in range(6)]
     numbers = [int(each.partition("/")[2]) for each in ids]
     there = [number for number in numbers if call.frames_behind(number) is not None]
@@ -333,9 +404,22 @@ async def test_of_each_caller_and_of_all_the_newest_calls_are_kept() -> None:
     assert kept.reader(own[-1][0].session, own[-1][1]) is None
 
 
+async def test_a_result_that_is_too_large_to_keep_reaches_who_waits_for_it() -> None:
+    kept = KeptCalls(clock=ManualClock(), keep_s=60)
+    call = kept.begin(session("a"), 7)
+    first = await call.store_event("7", None)
+    reader = kept.reader(call.session, first)
+    assert reader is not None
+    await call.store_event("7", message(5 * kept_calls.MAX_CALL_BYTES, last=True))
+    await kept.end(call)
+
+    assert len(await reader.next()) > 5 * kept_calls.MAX_CALL_BYTES
+    assert await reader.next() == b""
+
+
 async def test_a_reader_that_lags_behind_what_is_kept_ends() -> None:
     kept = KeptCalls(clock=ManualClock(), keep_s=60)
-    call = kept.begin(session("a"))
+    call = kept.begin(session("a"), 7)
     first = await call.store_event("7", None)
     reader = kept.reader(call.session, first)
     assert reader is not None

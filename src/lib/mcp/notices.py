@@ -48,10 +48,11 @@ def log(level: types.LoggingLevel, data: Any, *, logger: str | None = None) -> N
 
 
 def close_response() -> None:
-    """End the response of this call early; its client comes back for the result.
+    """End the response of this call now; its client comes back for the rest.
 
-    It is for a tool that takes long, in its own task or thread: no connection is held meanwhile.
-    That works for clients of 2025-11-25 over HTTP that have a session; elsewhere nothing happens.
+    It is for a tool that takes longer than connections live, in its own task or thread, as often as
+    it wants. That works for clients of 2025-11-25 over HTTP that have a session; elsewhere nothing
+    happens.
     """
     notices = _NOTICES.get()
     if notices is not None:

@@ -2,7 +2,8 @@
 
 Each message of a call has an id. A client that has lost the response asks for the rest with `GET`
 and the last id that it has (`Last-Event-ID`), and the call goes on meanwhile. The process that
-carries a call out keeps its messages, for a time and up to a size; no other process has them.
+carries a call out keeps its messages, for a time and up to a size; no other process has them. A
+message goes to one reader: one that comes ends the response and the readers before it.
 
 Source: modelcontextprotocol.io, Streamable HTTP, 2025-11-25, Resumability and Redelivery.
 """
@@ -12,16 +13,24 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from typing import Final
 
 from mcp.server.streamable_http import GET_STREAM_KEY, EventCallback, EventStore
-from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse
+from mcp_types import (
+    INTERNAL_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCResponse,
+    RequestId,
+)
 
 from lib._util.clock import Clock
 from lib.mcp.sessions import LegacySession
 
 MAX_CALL_BYTES: Final = 1024 * 1024
-"""Of the messages of a call; the oldest go first, and can then not be had again."""
+"""Of the messages of a call; the oldest go first, and are then lost. The newest stays."""
 
 MAX_CALLS_OF_CALLER: Final = 100
 MAX_BYTES_OF_CALLER: Final = 4 * MAX_CALL_BYTES
@@ -35,15 +44,19 @@ class KeptCall(EventStore):
     Attributes:
         name: cannot be guessed.
         session: of its client.
+        request_id: of its request.
+        close_response: ends whoever reads, the response included while it is open.
         ended: is set once its result is there.
         ended_at: when that came, of the clock.
         bytes: how much is kept.
     """
 
-    def __init__(self, session: LegacySession, clock: Clock) -> None:
+    def __init__(self, session: LegacySession, request_id: RequestId, clock: Clock) -> None:
         """Begin without messages."""
         self.name: str = secrets.token_hex(16)
         self.session = session
+        self.request_id = request_id
+        self.close_response: Callable[[], None] = self.end_readers
         self.ended_at = 0.0
         self.bytes = 0
         self.ended: asyncio.Event = asyncio.Event()
@@ -61,7 +74,7 @@ class KeptCall(EventStore):
         frame = b"" if message is None else _frame(event_id, message)
         self._frames.append(frame)
         self.bytes += len(frame)
-        while self.bytes > MAX_CALL_BYTES:
+        while self.bytes > MAX_CALL_BYTES and len(self._frames) > 1:
             self.bytes -= len(self._frames.popleft())
             self._first += 1
         if isinstance(message, JSONRPCResponse | JSONRPCError):
@@ -70,6 +83,18 @@ class KeptCall(EventStore):
         for reader in self._readers:
             reader.wake()
         return event_id
+
+    async def give_up(self) -> None:
+        """Tell who waits that there is no result."""
+        text = "the call was cut short: its outcome is open"
+        error = ErrorData(code=INTERNAL_ERROR, message=text)
+        message = JSONRPCError(jsonrpc="2.0", id=self.request_id, error=error)
+        await self.store_event(str(self.request_id), message)
+
+    def end_readers(self) -> None:
+        """End those that read in place of the response."""
+        for reader in tuple(self._readers):
+            reader.end()
 
     async def replay_events_after(
         self, last_event_id: str, send_callback: EventCallback
@@ -160,9 +185,9 @@ class KeptCalls:
         self._of_caller: dict[str, OrderedDict[str, KeptCall]] = {}
         self._bytes = 0
 
-    def begin(self, session: LegacySession) -> KeptCall:
+    def begin(self, session: LegacySession, request_id: RequestId) -> KeptCall:
         """Return a new call, which is kept."""
-        call = KeptCall(session, self._clock)
+        call = KeptCall(session, request_id, self._clock)
         self._running[call.name] = call
         return call
 
@@ -191,12 +216,15 @@ class KeptCalls:
             for each in waits:
                 each.cancel()
 
-    def end(self, call: KeptCall) -> None:
-        """Keep a call that has ended for a while; forget one that was cut short."""
+    async def end(self, call: KeptCall) -> None:
+        """Keep a call that was carried out for a while; forget one that was refused."""
         del self._running[call.name]
         self._drop_old()
-        if not call.ended.is_set():
+        if not call.has_begun:
             return
+        call.close_response = call.end_readers
+        if not call.ended.is_set():
+            await call.give_up()
         of_caller = self._of_caller.setdefault(call.session.owner, OrderedDict())
         self._ended[call.name] = of_caller[call.name] = call
         self._bytes += call.bytes
@@ -209,7 +237,7 @@ class KeptCalls:
             self._drop(next(iter(self._ended.values())))
 
     def reader(self, session: LegacySession, last_event_id: str) -> CallReader | None:
-        """Return a reader behind a message of the session's; None if it is not there."""
+        """Return the one reader behind a message of a session; None if that is not there."""
         self._drop_old()
         name, _, number = last_event_id.partition("/")
         call = self._running.get(name) or self._ended.get(name)
@@ -217,7 +245,10 @@ class KeptCalls:
             return None
         if not (number.isascii() and number.isdecimal() and len(number) < _MAX_DIGITS):
             return None
-        return None if call.frames_behind(int(number)) is None else CallReader(call, int(number))
+        if call.frames_behind(int(number)) is None:
+            return None
+        call.close_response()
+        return CallReader(call, int(number))
 
     def _drop_old(self) -> None:
         until = self._clock.monotonic() - self._keep_s

@@ -60,7 +60,7 @@ from lib.mcp.server import CALLER_KEY
 from lib.mcp.sessions import LegacySession, LegacySessions
 from lib_server.channels import message
 from lib_server.limits import Limits
-from lib_server.mcp.kept_calls import KeptCalls
+from lib_server.mcp.kept_calls import KeptCall, KeptCalls
 from lib_server.problems import Problem
 from lib_server.sse import HEADERS, HEARTBEAT, RETRY, RETRY_MS, disconnected
 
@@ -104,7 +104,7 @@ class LegacyEndpoint:
             if message.get("method") == "notifications/cancelled":
                 self._cancel(session, message.get("params"))
             scope = {**scope, CALLER_KEY: replace(caller, session=session)}
-            await self._serve(session, message.get("method"), scope, receive, send)
+            await self._serve(session, message, scope, receive, send)
         return True
 
     async def listen(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -203,14 +203,17 @@ class LegacyEndpoint:
                 each.cancel(request_id)
 
     async def _serve(
-        self, session: LegacySession, method: Any, scope: Scope, receive: Receive, send: Send
+        self,
+        session: LegacySession,
+        message: Mapping[str, Any],
+        scope: Scope,
+        receive: Receive,
+        send: Send,
     ) -> None:
         version = Headers(scope=scope).get(MCP_PROTOCOL_VERSION_HEADER, DEFAULT_NEGOTIATED_VERSION)
-        resumable = version >= _RESUMABLE_SINCE and method in _CALLS
-        call = self._kept.begin(session) if resumable else None
-        transport = StreamableHTTPServerTransport(
-            mcp_session_id=session.id, event_store=call, retry_interval=RETRY_MS
-        )
+        resumable = version >= _RESUMABLE_SINCE and message.get("method") in _CALLS
+        call = self._kept.begin(session, message.get("id", "")) if resumable else None
+        transport = _Transport(session.id, call)
         connection = Connection.from_envelope(version, None, None)
         connection.client_capabilities = session.capabilities
         async with transport.connect() as (read, write), anyio.create_task_group() as group:
@@ -231,12 +234,28 @@ class LegacyEndpoint:
                     await self._kept.outlive(call, stopping)
             finally:
                 if call is not None:
-                    self._kept.end(call)
+                    await self._kept.end(call)
                 opened.discard(dispatcher)
                 if not opened:
                     self._open.pop(session.name, None)
                 with anyio.CancelScope(shield=True):
                     await transport.terminate()
+
+
+class _Transport(StreamableHTTPServerTransport):
+    """Carries a request; who ends its response ends what is read in its place, too."""
+
+    def __init__(self, session_id: str, call: KeptCall | None) -> None:
+        super().__init__(session_id, event_store=call, retry_interval=RETRY_MS)
+        self._call = call
+        if call is not None:
+            call.close_response = partial(self.close_sse_stream, str(call.request_id))
+
+    def close_sse_stream(self, request_id: RequestId) -> None:
+        """End the response of a request, or who reads it."""
+        super().close_sse_stream(request_id)
+        if self._call is not None:
+            self._call.end_readers()
 
 
 class _Asking(JSONRPCDispatcher[TransportContext]):

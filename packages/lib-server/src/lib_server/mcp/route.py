@@ -107,7 +107,7 @@ async def _delete(call: Call[Empty, None]) -> ASGIApp:
 async def _get(call: Call[Empty, None]) -> ASGIApp:
     _check_has_session(call)
     _check_accepts(call, _SSE)
-    return await _answer(call)
+    return await _answer(call, resumes="last-event-id" in call.request.headers)
 
 
 def _check_has_session(call: Call[Empty, None]) -> None:
@@ -121,10 +121,17 @@ def _check_has_session(call: Call[Empty, None]) -> None:
         raise Problem("method_not_allowed", detail, headers={"allow": "POST"})
 
 
-async def _answer(call: Call[Empty, None]) -> ASGIApp:
-    """Return an answer that may be a stream, and counts as one."""
+async def _answer(call: Call[Empty, None], *, resumes: bool = False) -> ASGIApp:
+    """Return an answer that may be a stream, and counts as one.
+
+    Args:
+        call: the request.
+        resumes: whether it takes the place of a response that was lost, and that counts until its
+            call has ended: it is never one too many.
+    """
     quotas, principal = call.services.quotas, call.principal
-    quotas.check_streams(principal)
+    if not resumes:
+        quotas.check_streams(principal)
     answer, stopping = await _answered(call)
     return quotas.counted(principal, _checked(call, answer, stopping))
 
