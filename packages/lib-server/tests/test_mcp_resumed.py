@@ -81,12 +81,12 @@ class Keys(OneKey):
 
     def __init__(self) -> None:
         super().__init__()
-        self.revoked = set[str]()
+        self.revoked: dict[str, Exception] = {}
 
     async def authenticate(self, authorization: str | None) -> Principal:
         key = (authorization or "").rpartition(" ")[2]
         if key in self.revoked:
-            raise Unauthenticated("revoked")
+            raise self.revoked[key]
         return await super().authenticate("Bearer acme" if key == "newer" else authorization)
 
 
@@ -322,7 +322,8 @@ async def test_a_lost_response_is_read_when_no_other_stream_may_be_opened() -> N
     assert left[-1] == "sent"
 
 
-async def test_a_call_that_is_cut_short_says_so_to_who_reads_on() -> None:
+@pytest.mark.parametrize("fault", [Unauthenticated("revoked"), RuntimeError("out of order")])
+async def test_a_call_that_is_cut_short_says_so_to_who_reads_on(fault: Exception) -> None:
     keys = Keys()
     shop = Shop(heartbeat_s=0.01, recheck_s=0.01)
     shop.auth = keys
@@ -331,7 +332,7 @@ async def test_a_call_that_is_cut_short_says_so_to_who_reads_on() -> None:
         received = await begun(up, headers, shop, call("pack", closing=True))
         newer = {**headers, "authorization": "Bearer newer"}
         async with reading(up, newer, received[-1][0]) as events:
-            keys.revoked.add("acme")
+            keys.revoked["acme"] = fault
             shop.clock.advance(1)  # the check of credentials is due
             left = [data async for _, data in events]
 

@@ -23,6 +23,7 @@ from lib_server.bodies import Empty
 from lib_server.limits import Limits
 from lib_server.problems import Problem
 from lib_server.routing import JSON, AnyRoute, Call, Header, Route
+from lib_server.sse import Recheck
 
 if TYPE_CHECKING:
     from lib.mcp import MCPToolServer
@@ -203,12 +204,21 @@ async def _watch(call: Call[Any, Any], stopping: asyncio.Event, refused: asyncio
             if ending.done():
                 stopping.set()
                 return
-            if not await recheck.passes():
+            if not await _passes(recheck):
                 stopping.set()  # first: a client that has gone cancels its run
                 refused.set()
                 return
     finally:
         ending.cancel()
+
+
+async def _passes(recheck: Recheck) -> bool:
+    try:
+        return await recheck.passes()
+    # Around an authenticator of the application: what cannot be checked is not allowed.
+    except Exception:  # noqa: BLE001 - see above
+        _log.exception("an answer ends, since its credentials cannot be checked")
+        return False
 
 
 def _receiving_until(refused: asyncio.Event, receive: Receive) -> Receive:
