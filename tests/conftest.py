@@ -7,9 +7,7 @@ import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from functools import cache
-from importlib import import_module
 from pathlib import Path
-from pkgutil import walk_packages
 from types import FrameType
 from typing import Any
 
@@ -22,15 +20,9 @@ from pydantic import create_model
 import lib
 from bytecode import compile_together
 from lib.errors import MissingDriver
-from tracing import measures, untraced
 
 TESTS = str(Path(__file__).parent) + os.sep
 LIBRARY = str(Path(lib.__file__).parent) + os.sep
-# Their processes are not measured anyway, or they repeat what the other tests have covered.
-UNMEASURED = tuple(
-    TESTS + each
-    for each in ("browser", "chaos", "crash", "docs", "fuzz", "properties", "replay", "typing")
-)
 COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 # Each HTTP client reads the certificates that it trusts: one, and not all those of the machine.
@@ -65,33 +57,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """Collect without tracing lines, which takes as long again, and without looking for garbage.
-
-    What runs when the library is imported is traced in one process, before it collects.
-    """
-    first = os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0"
-    if measures() and first and session.config.getoption("dist") == "no":
-        for module in walk_packages(lib.__path__, "lib."):
-            if not module.name.endswith("__main__"):
-                import_module(module.name)
+    """Collect without looking for garbage: there is none."""
     gc.disable()
     try:
-        with untraced():
-            compile_together(session.config)
-            return (yield)
+        compile_together(session.config)
+        return (yield)
     finally:
         gc.collect()
         gc.freeze()  # no collection of garbage walks over thousands of tests again and again
         gc.enable()
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Trace no line of a test that is not measured: that takes two to six times as long."""
-    if str(item.path).startswith(UNMEASURED) or item.get_closest_marker("unmeasured"):
-        with untraced():
-            return (yield)
-    return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -127,8 +101,7 @@ def guard() -> BlockBuster:
     blockbuster = BlockBuster("lib")
     for function in blockbuster.functions.values():
         function.can_block_predicate = either(function.can_block_predicate, called_by_a_test)
-    for name in ("threading.Lock.acquire", "threading.Lock.acquire_lock"):
-        blockbuster.functions[name].can_block_in("coverage/collector.py", "lock_data")
+        function.can_block_in("slipcover/importer.py", {"exec_module", "matches"})
     for name in ("sqlite3.Connection.execute", "sqlite3.Cursor.fetchone"):  # some microseconds
         blockbuster.functions[name].can_block_in("vector/stores/sqlite/foreign.py", "version")
     return blockbuster
@@ -153,8 +126,8 @@ def called_by_a_test() -> bool:
 
 @pytest.fixture(scope="session")
 def unmeasured() -> dict[str, str]:
-    """The environment for a subprocess in which coverage would be slow, or seen."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("COV")}
+    """The environment for a subprocess whose coverage is not measured."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("SLIPCOVER")}
 
 
 if os.environ.get("LIB_TEST_PART"):  # an environment without most drivers: see scripts/test-pythons

@@ -103,7 +103,6 @@ HOSTILE = {
 }
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize(
     ("content_type", "piece"),
     [(content_type, piece) for content_type, pieces in HOSTILE.items() for piece in pieces],
@@ -143,7 +142,6 @@ def test_hostile_content_takes_linear_time_and_bounded_memory(
     ],
 )
 @pytest.mark.parametrize("before", ["", "font:", "opacity:", "color:", "color:a;background:"])
-@pytest.mark.unmeasured
 def test_hostile_styles_take_linear_time(before: str, piece: str) -> None:
     with effort_below(2):  # in quadratic time it takes minutes
         find_hidden_text(f'<p style="{before}{piece * (200_000 // len(piece))}">x')

@@ -101,7 +101,6 @@ def test_twice_as_much_takes_at_most_twice_the_work() -> None:
     assert not odd
 
 
-@pytest.mark.unmeasured
 def test_a_sheet_that_asks_for_too_many_steps_leaves_the_rest_unread() -> None:
     siblings = "<style>a~b{color:red}.x{display:none}</style>" + "<b>x</b>" * 3_000
     for source in (

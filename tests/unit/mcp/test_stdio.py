@@ -202,7 +202,6 @@ async def test_the_process_ends_with_its_client(shop: Path, unmeasured: dict[str
     assert status == 0
 
 
-@pytest.mark.unmeasured
 async def test_ten_thousand_calls_leave_nothing_behind(
     shop: Path, unmeasured: dict[str, str]
 ) -> None:

@@ -202,7 +202,6 @@ def test_open_calls_of_a_dead_process_end_as_errors_and_waits_stay_open():
 
 
 @pytest.mark.parametrize("capture", [False, True])
-@pytest.mark.unmeasured
 def test_effort_grows_with_the_log_and_not_with_its_square(capture: bool):
     def effort(calls: int) -> float:
         entries: list[tuple[float, str, dict[str, Any]]] = [(0, k.RUN_STARTED, START)]

@@ -168,7 +168,6 @@ def test_work_ends_when_its_time_is_used_up_or_no_caller_waits() -> None:
         ("<a>", "application/xml"),
     ],
 )
-@pytest.mark.unmeasured
 async def test_turning_content_into_text_asks_often_whether_to_go_on(
     piece: str, content_type: str
 ) -> None:

@@ -154,7 +154,6 @@ def test_what_the_system_says_is_said_in_own_words(
     assert error.__cause__ is error.__context__ is None
 
 
-@pytest.mark.unmeasured
 def test_several_threads_may_read_and_list_at_once(walked: type[FileAccess], root: Path) -> None:
     for number in range(300):
         (root / "a" / f"f{number}.txt").write_text(f"{number}\n" * 50, encoding="utf-8")

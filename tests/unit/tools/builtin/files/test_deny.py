@@ -244,7 +244,6 @@ def test_folding_twice_changes_nothing() -> None:
         assert fold(folded) == folded
 
 
-@pytest.mark.unmeasured
 def test_hostile_names_are_judged_in_time_in_proportion_to_their_length() -> None:
     for name in (
         "~",
