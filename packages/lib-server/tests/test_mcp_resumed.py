@@ -227,7 +227,7 @@ async def test_the_run_of_a_client_that_does_not_come_back_is_cancelled() -> Non
         ((event_id, _),) = await begun(up, headers, shop, call("slow", task="x"))
         (info,) = await shop.store.runs(RunQuery())
         async with reading(up, headers, event_id):
-            for _ in range(10):  # as long as somebody reads, the call goes on
+            for _ in range(10):  # as long as there is a reader, the call goes on
                 shop.clock.advance(29)
                 await asyncio.wait([asyncio.create_task(up.client.get("/health"))])
             assert [each.status for each in await shop.store.runs(RunQuery())] == ["open"]

@@ -1,4 +1,4 @@
-"""What a call sends before its result: progress, messages of `log`, the end of its response."""
+"""Notifications of a call that come before its result, and the early end of its response."""
 
 from __future__ import annotations
 

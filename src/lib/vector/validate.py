@@ -107,11 +107,11 @@ def checked_list(records: Sequence[Record]) -> list[Record]:
     Raises:
         InvalidMeta: they are no list; a lone record is none.
     """
-    given = cast(object, records)
-    if isinstance(given, Record):
+    value = cast(object, records)
+    if isinstance(value, Record):
         raise InvalidMeta("a store takes a list of records, got one record: wrap it in a list")
-    if not isinstance(given, Iterable):
-        raise InvalidMeta(f"a store takes a list of records, got {type(given).__name__}")
+    if not isinstance(value, Iterable):
+        raise InvalidMeta(f"a store takes a list of records, got {type(value).__name__}")
     return list(records)
 
 

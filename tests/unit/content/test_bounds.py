@@ -1,13 +1,10 @@
 """Any bytes, as anything: no other exception than ToolError, bounded text, linear work."""
 
-import sys
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from effort import effort_below
+from effort import calls_of, effort_below
 from lib.content import extract, page
 from lib.content.extraction import MAX_CHARS
 from lib.content.html.page import main_blocks
@@ -149,19 +146,7 @@ def test_hostile_styles_take_linear_time(before: str, piece: str) -> None:
 
 def work(html: str) -> int:
     """Return how many calls reading and judging a page take."""
-    count = 0
-
-    def note(frame: Any, event: str, argument: Any) -> None:
-        nonlocal count
-        count += 1
-
-    before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        main_blocks(read_blocks(html, url=URL))
-    finally:
-        sys.setprofile(before)
-    return count
+    return calls_of(lambda: main_blocks(read_blocks(html, url=URL)))
 
 
 @pytest.mark.parametrize(

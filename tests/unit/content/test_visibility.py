@@ -1,12 +1,11 @@
 """Text that a page hides in any way is not read; the rest is."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from effort import calls_of
 from lib.content import extract
 from lib.content.html.visibility import find_hidden_text
 from lib.content.html.visibility import page as module
@@ -69,19 +68,7 @@ def test_what_can_be_seen_is_read() -> None:
 
 def work(source: str) -> int:
     """Return how many calls it takes to judge a page."""
-    count = 0
-
-    def note(frame: Any, event: str, argument: Any) -> None:
-        nonlocal count
-        count += 1
-
-    before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        find_hidden_text(source)
-    finally:
-        sys.setprofile(before)
-    return count
+    return calls_of(lambda: find_hidden_text(source))
 
 
 def test_twice_as_much_takes_at_most_twice_the_work() -> None:

@@ -45,7 +45,7 @@ class KeptCall(EventStore):
         name: cannot be guessed.
         session: of its client.
         request_id: of its request.
-        close_response: ends whoever reads, the response included while it is open.
+        close_response: ends what is read, the response included while it is open.
         ended: is set once its result is there.
         ended_at: when that came, of the clock.
         bytes: how much is kept.
@@ -127,7 +127,7 @@ class KeptCall(EventStore):
         self._left_at = self._clock.monotonic()
 
     def left_for_s(self) -> float:
-        """Return for how many seconds nobody has read, since the last reader has gone."""
+        """Return for how many seconds no reader has been there."""
         return 0.0 if self._readers else self._clock.monotonic() - self._left_at
 
 

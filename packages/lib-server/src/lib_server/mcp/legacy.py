@@ -322,7 +322,7 @@ class _Asking(JSONRPCDispatcher[TransportContext]):
 
 
 class _SessionStream:
-    """What a session hears, as an ASGI response."""
+    """An ASGI response that sends what a session hears."""
 
     def __init__(
         self,
