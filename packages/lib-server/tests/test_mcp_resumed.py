@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -239,7 +238,7 @@ async def test_the_run_of_a_client_that_does_not_come_back_is_cancelled() -> Non
     assert ended.result().outcome == "CANCELLED"
 
 
-async def test_what_is_not_there_cannot_be_resumed(tmp_path: Path) -> None:
+async def test_what_is_not_there_cannot_be_resumed() -> None:
     shop, other = Shop(resume_s=30), Shop()
     other.store = shop.store
     async with serving(shop.server()) as up, serving(other.server()) as second:
