@@ -1,6 +1,6 @@
 # `make check` after every change, `make test` before a merge, `make test-long` at night.
 # Each makes .venv, installs what it needs, and does the whole job.
-PYTHON ?= python3
+PYTHON ?=
 BIN := .venv/bin
 ARGS ?=
 

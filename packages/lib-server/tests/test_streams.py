@@ -8,7 +8,9 @@ from server_kit import Sent, all_of, echo_agent, serving, streaming
 
 from lib import Agent, Engine
 from lib.events import MemoryEventStore
+from lib.events import kinds as k
 from lib.llm import FunctionClient, Message, Reply, ToolCall
+from lib.tools import tool
 from lib_server import Limits, Server
 from lib_server.channels import Subscriber, event_frame
 
@@ -183,6 +185,22 @@ async def test_a_server_that_stops_lets_runs_end_for_a_while() -> None:
     assert last.event == "server.draining"
     assert info is not None
     assert info.outcome == "COMPLETED"
+
+
+async def test_a_server_that_stops_does_not_wait_for_people() -> None:
+    @tool(effects="once", approval=True)
+    async def pay() -> str:
+        return "paid"
+
+    agent = Agent(FunctionClient(lambda _: Reply((ToolCall("c", "pay"),))), tools=[pay])
+    async with asyncio.timeout(200), serving(Server(agent, drain_s=3600)) as up:
+        session = (await up.client.post("/v1/sessions", json={})).json()
+        path = f"/v1/sessions/{session['id']}/messages"
+        turn = (await up.client.post(path, json={"input": "pay"})).json()
+        async with streaming(up.client, f"/v1/runs/{turn['run_id']}/events") as events:
+            async for event in events:
+                if event.event == k.APPROVAL_REQUESTED:
+                    break
 
 
 async def test_events_of_another_process_are_streamed() -> None:

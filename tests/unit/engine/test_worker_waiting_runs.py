@@ -84,6 +84,21 @@ async def test_sessions_whose_turns_wait_for_approval_take_no_slot() -> None:
             assert (await turn.result()).output == "done"
 
 
+async def test_a_worker_that_drains_does_not_wait_for_people() -> None:
+    store, client = MemoryEventStore(), FunctionClient(answer)
+    async with (
+        make_engine(client, pay, store=store, drive=False) as starter,
+        make_engine(client, pay, store=store) as engine,
+        asyncio.timeout(200),
+    ):
+        turn = await (await starter.start_session()).send("pay")
+        worker = Worker(engine, drain_s=3600)
+        async with working(worker) as task:
+            await approval_key(turn)
+            worker.drain()
+            await task
+
+
 async def test_waiting_runs_do_not_read_at_each_commit_of_another_process() -> None:
     store, client = Looked(), FunctionClient(answer)
     async with (

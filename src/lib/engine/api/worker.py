@@ -268,10 +268,13 @@ class Worker:
     # -- the end ---------------------------------------------------------------------------
 
     async def _finish(self) -> None:
-        """Let what is under way end by itself for a while, then interrupt it."""
+        """Let what is under way end by itself for a while, then interrupt it.
+
+        Runs that only wait for their child runs, as for a person, are not waited for.
+        """
         if self._under_way and not self._stopped:
             self._report(f"draining: {self.under_way} runs under way")
-            await asyncio.wait(self._under_way.values(), timeout=self._drain_s)
+            await self._hosting.wait_idle(self._drain_s, self._under_way)
         if not self._stopped:
             self._interrupt()
         if self._under_way:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
+from lib._util.clock import SYSTEM_CLOCK
 from lib._util.tasks import whole
 from lib.engine.core.algorithm import Algorithm
 from lib.engine.core.state import RunState
@@ -21,6 +22,8 @@ from lib.errors import MissingHandler, RunAbandoned, StoreClosed, UnknownAlgorit
 from lib.events import Event, Lease
 
 _log = logging.getLogger("lib.engine")
+_LOOK_S: Final = 0.05
+_IDLE_LOOKS: Final = 2
 
 
 class Hosting:
@@ -223,15 +226,39 @@ class Hosting:
         if hosted is not None:
             hosted[0].stop()
 
-    async def wait_idle(self, timeout_s: float) -> bool:
-        """Wait until no run is driven here; return False if one still is after so many seconds."""
+    async def wait_idle(
+        self, timeout_s: float, under_way: Mapping[str, asyncio.Task[Any]] | None = None
+    ) -> bool:
+        """Wait until no run is driven here but those that only wait for their child runs.
+
+        Those may wait for a person, or for another process.
+
+        Args:
+            timeout_s: how long at most.
+            under_way: what is waited for, by run; it may change meanwhile. None for all that are
+                driven here.
+
+        Returns:
+            False if one still is driven then.
+        """
+        idle_looks = 0
         try:
             async with asyncio.timeout(timeout_s):
-                while self._runs:
-                    await asyncio.wait([task for _, task in self._runs.values()])
+                while idle_looks < _IDLE_LOOKS:
+                    tasks = self._tasks if under_way is None else under_way
+                    busy = [task for run_id, task in tasks.items() if not self.waits(run_id)]
+                    idle_looks = 0 if busy else idle_looks + 1
+                    if busy:  # no wake-up comes when a run only waits
+                        await asyncio.wait(busy, timeout=_LOOK_S)
+                    elif tasks:  # one whose child has just ended is about to go on
+                        await SYSTEM_CLOCK.sleep(_LOOK_S)
         except TimeoutError:
             return False
         return True
+
+    @property
+    def _tasks(self) -> dict[str, asyncio.Task[RunState[Any]]]:
+        return {run_id: task for run_id, (_, task) in self._runs.items()}
 
     async def close(self) -> None:
         """Stop driving all of them."""
