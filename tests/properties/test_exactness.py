@@ -30,7 +30,7 @@ from lib.vector.validate import MAX_LENGTH, MIN_LENGTH
 
 LONG = bool(os.environ.get("LIB_TEST_LONG"))
 DIMENSIONS = [1, 2, 3, 17, 64, 65, 384, 1_536] if LONG else [1, 3, 65, 384]
-ROUNDS = 12 if LONG else 4
+ROUNDS = 12 if LONG else 3
 METRICS: list[Metric] = ["cosine", "dot", "euclidean"]
 
 Matrix = NDArray[np.float32]

@@ -64,12 +64,12 @@ def test_a_request_that_one_name_refuses_counts_under_none() -> None:
         assert key.retry_after_s == 60.0
 
 
-def test_a_million_names_take_bounded_room() -> None:
+def test_a_hundred_thousand_names_take_bounded_room() -> None:
     rates, rate = Rates(clock=ManualClock(), max_names=1000), Rate(1)
-    shared = ("all of them", Rate(1_000_000))
-    for n in range(1_000_000):
+    shared = ("all of them", Rate(100_000))
+    for n in range(100_000):
         states = rates.take([shared, (f"key {n}", rate)])
-        if n % 100_000 == 0:
+        if n % 10_000 == 0:
             assert not states[0].retry_after_s
             assert len(rates) <= 1000
 
