@@ -89,18 +89,14 @@ def test_twice_as_much_takes_at_most_twice_the_work() -> None:
 
 
 def test_a_sheet_that_asks_for_too_many_steps_leaves_the_rest_unread() -> None:
-    siblings = "<style>a~b{color:red}.x{display:none}</style>" + "<b>x</b>" * 3_000
     for source in (
-        siblings,
+        "<style>a~b{color:red}</style>" + "<b>x</b>" * 3_000,
         "<style>div:has(a) b{color:red}</style>" + "<div><b>" * 2_000 + "x",
         "<style>" + "{" * 50 + "</style>x",
         "<style>" + ".a{color:red}" * 20_001 + "</style>x",
         "<style></style>" + "<b>x" * (module.MAX_ELEMENTS + 10),
     ):
-        sight = find_hidden_text(source + f"<p class=x>{SECRET}</p>")
-
-        assert sight.end is not None
-        assert SECRET not in fetched(source + f"<p class=x>{SECRET}</p>")
+        assert SECRET not in fetched(source + f"<p>{SECRET}</p>")
 
 
 @pytest.mark.parametrize(
