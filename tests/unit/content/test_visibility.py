@@ -96,7 +96,10 @@ def test_a_sheet_that_asks_for_too_many_steps_leaves_the_rest_unread() -> None:
         "<style>" + ".a{color:red}" * 20_001 + "</style>x",
         "<style></style>" + "<b>x" * (module.MAX_ELEMENTS + 10),
     ):
-        assert SECRET not in fetched(source + f"<p>{SECRET}</p>")
+        whole = source + f"<p>{SECRET}</p>"
+
+        assert find_hidden_text(whole).end is not None
+        assert SECRET not in fetched(whole)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from lib.llm import FunctionClient, Message, Reply, ToolCall
 from lib.testing.agents import make_engine
 from lib.tools import tool
 
-from .worker_kit import start, think, working
+from .worker_kit import opened, shut, start, think, until, working
 
 
 @tool(effects="once", approval=True)
@@ -96,6 +96,21 @@ async def test_a_worker_that_drains_does_not_wait_for_people() -> None:
         async with working(worker) as task:
             await approval_key(turn)
             worker.drain()
+            await task
+
+
+async def test_a_worker_that_drains_lets_the_turn_of_a_session_end() -> None:
+    agent = await shut()
+    async with opened(agent=agent) as (starter, engine), asyncio.timeout(200):
+        turn = await (await starter.start_session()).send("hello")
+        worker = Worker(engine, drain_s=3600)
+        async with working(worker) as task:
+            await until(lambda: agent.at_work)
+            worker.drain()
+            await asyncio.sleep(0.5)  # noqa: TID251 - it would have ended by now
+            assert agent.at_work
+            agent.gate.set()
+            assert (await turn.result()).output == "done"
             await task
 
 

@@ -270,7 +270,7 @@ class Worker:
     async def _finish(self) -> None:
         """Let what is under way end by itself for a while, then interrupt it.
 
-        Runs that only wait for their child runs, as for a person, are not waited for.
+        A run that only waits, as for a person, is not waited for; its child runs at work here are.
         """
         if self._under_way and not self._stopped:
             self._report(f"draining: {self.under_way} runs under way")

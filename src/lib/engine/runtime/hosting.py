@@ -235,8 +235,8 @@ class Hosting:
 
         Args:
             timeout_s: how long at most.
-            under_way: what is waited for, by run; it may change meanwhile. None for all that are
-                driven here.
+            under_way: tasks of some runs, which may change meanwhile: when there are none, nothing
+                is waited for. They are not all, for their child runs are driven here, too.
 
         Returns:
             False if one still is driven then.
@@ -244,13 +244,13 @@ class Hosting:
         idle_looks = 0
         try:
             async with asyncio.timeout(timeout_s):
-                while idle_looks < _IDLE_LOOKS:
-                    tasks = self._tasks if under_way is None else under_way
+                while idle_looks < _IDLE_LOOKS and (self._runs if under_way is None else under_way):
+                    tasks = {**self._tasks, **(under_way or {})}
                     busy = [task for run_id, task in tasks.items() if not self.waits(run_id)]
                     idle_looks = 0 if busy else idle_looks + 1
                     if busy:  # no wake-up comes when a run only waits
                         await asyncio.wait(busy, timeout=_LOOK_S)
-                    elif tasks:  # one whose child has just ended is about to go on
+                    else:  # one whose child has just ended is about to go on
                         await SYSTEM_CLOCK.sleep(_LOOK_S)
         except TimeoutError:
             return False
