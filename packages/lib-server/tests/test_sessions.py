@@ -131,12 +131,18 @@ async def test_an_upload_is_an_input_of_its_tenant_and_of_no_other() -> None:
         wait = f"/v1/runs/{run['id']}/result?wait_s=60"
         result = (await up.client.get(wait, headers=as_("acme"))).json()
         stolen = await up.client.post("/v1/runs", json=body, headers=as_("umbrella"))
+        session = await up.client.post("/v1/sessions", json={}, headers=as_("umbrella"))
+        sent = await up.client.post(
+            f"/v1/sessions/{session.json()['id']}/messages", json=body, headers=as_("umbrella")
+        )
 
     assert blob.json() == {"digest": digest, "size": len(content), "media_type": "image/png"}
     assert own.content == content
     assert own.headers["content-type"] == "image/png"
     assert own.headers["x-content-type-options"] == "nosniff"
-    assert foreign.status_code == stolen.status_code == 404
+    assert (foreign.status_code, foreign.json()["code"]) == (404, "blob_not_found")
+    for refused in (stolen, sent):
+        assert (refused.status_code, refused.json()["code"]) == (422, "upload_not_found")
     assert result["text"] == f"{len(content)},5"
 
 

@@ -55,7 +55,7 @@ _OF_PROBLEMS: Final[Mapping[str, str]] = {
     "invalid": "INVALID_PARAMS",
     "invalid_cursor": "INVALID_PARAMS",
     "idempotency_mismatch": "INVALID_PARAMS",
-    "blob_not_found": "INVALID_PARAMS",
+    "upload_not_found": "INVALID_PARAMS",
     "approval_not_found": "INVALID_PARAMS",
     "digest_mismatch": "INVALID_PARAMS",
     "already_decided": "UNSUPPORTED_OPERATION",

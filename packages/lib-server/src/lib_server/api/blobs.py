@@ -36,15 +36,12 @@ async def uploaded(call: Call[Any, Any], digest: str) -> tuple[bytes, str]:
     """Return the content and the media type of an upload of the caller's tenant.
 
     Raises:
-        Problem: `blob_not_found`, also for another tenant's.
+        BlobMissing: there is none, also if it is another tenant's.
     """
     mark = await call.store.mark(_mark(digest)) if _DIGEST.fullmatch(digest) else None
     if mark is None and not await _is_used(call, digest):
-        raise Problem("blob_not_found", "no blob has this digest")
-    try:
-        content = await _blobs(call).get(digest)
-    except BlobMissing:
-        raise Problem("blob_not_found", "no blob has this digest") from None
+        raise BlobMissing(digest)
+    content = await _blobs(call).get(digest)
     media_type = "application/octet-stream" if mark is None else json.loads(mark)["media_type"]
     return content, media_type
 
@@ -68,7 +65,10 @@ async def _upload(call: Call[Empty, None]) -> ASGIApp:
 
 
 async def _download(call: Call[Empty, None]) -> ASGIApp:
-    content, media_type = await uploaded(call, call.path("digest"))
+    try:
+        content, media_type = await uploaded(call, call.path("digest"))
+    except BlobMissing:
+        raise Problem("blob_not_found", "no blob has this digest") from None
     headers = {
         "cache-control": "private, max-age=31536000, immutable",
         "content-security-policy": "sandbox; default-src 'none'",

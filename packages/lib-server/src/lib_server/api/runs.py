@@ -125,7 +125,7 @@ async def messages(call: Call[Any, Any], value: str | Sequence[UserMessage]) -> 
     """Return an input as the engine takes it, with the content of uploads.
 
     Raises:
-        Problem: `blob_not_found`.
+        BlobMissing: one refers to an upload that does not exist.
     """
     return value if isinstance(value, str) else [await _message(call, each) for each in value]
 
@@ -358,7 +358,7 @@ ROUTES: list[AnyRoute] = [
         answers={201: RunView, 200: RunView},
         problems=[
             "agent_not_found",
-            "blob_not_found",
+            "upload_not_found",
             "idempotency_mismatch",
             "run_erased",
             "budget_ceiling",

@@ -200,7 +200,7 @@ ROUTES: list[AnyRoute] = [
         answers={202: TurnView},
         problems=[
             "session_closed",
-            "blob_not_found",
+            "upload_not_found",
             "idempotency_mismatch",
             "budget_spent",
             "open_runs_cap",

@@ -628,7 +628,7 @@ ROUTES: list[AnyRoute] = [
         answers={200: None},
         problems=[
             "agent_not_found",
-            "blob_not_found",
+            "upload_not_found",
             "budget_spent",
             "draining",
             "idempotency_mismatch",

@@ -125,7 +125,7 @@ async def send(
 
     Raises:
         Problem: `run_open`: the turn before waits for a person, or for the client;
-            `blob_not_found`, `open_runs_cap`, `budget_spent`, `session_not_found`.
+            `upload_not_found`, `open_runs_cap`, `budget_spent`, `session_not_found`.
     """
     turns = [turn.id for turn in await session.turns()]
     if turns and key not in turns:

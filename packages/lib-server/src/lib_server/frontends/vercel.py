@@ -287,7 +287,7 @@ _PROBLEMS: Final = [
     "agent_not_found",
     "approval_not_found",
     "already_decided",
-    "blob_not_found",
+    "upload_not_found",
     "budget_spent",
     "digest_mismatch",
     "draining",

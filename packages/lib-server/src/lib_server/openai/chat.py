@@ -45,7 +45,7 @@ RUN_PROBLEMS: Final = [
     "open_runs_cap",
     "stream_cap",
     "agent_not_found",
-    "blob_not_found",
+    "upload_not_found",
     "idempotency_mismatch",
     "run_erased",
     "run_failed",
