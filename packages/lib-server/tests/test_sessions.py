@@ -142,7 +142,7 @@ async def test_an_upload_is_an_input_of_its_tenant_and_of_no_other() -> None:
     assert own.headers["x-content-type-options"] == "nosniff"
     assert (foreign.status_code, foreign.json()["code"]) == (404, "blob_not_found")
     for refused in (stolen, sent):
-        assert (refused.status_code, refused.json()["code"]) == (422, "upload_not_found")
+        assert (refused.status_code, refused.json()["code"]) == (409, "upload_not_found")
     assert result["text"] == f"{len(content)},5"
 
 

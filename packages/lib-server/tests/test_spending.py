@@ -199,7 +199,7 @@ async def test_a_start_that_fails_holds_nothing() -> None:
         failed = await start(up.client, input=[message])
         started = await start(up.client)
 
-    assert failed.status_code == 422, failed.text
+    assert failed.status_code == 409, failed.text
     assert started.status_code == 201
 
 

@@ -3,7 +3,8 @@
 Each comes from another address: the checks of authentication send more wrong keys than one may. And
 each has a key of its own, in its header or in its body: no schema says that one was used before.
 None waits: a run that waits for a message would hold it for as long as it says. None revokes the
-key that all of them are sent with. Those of Agent2Agent are of the version that is served.
+key that all of them are sent with. Those of Agent2Agent are of the version that is served. And an
+upload that is said to be YAML need not be: as YAML, it would end the thread that sends requests.
 """
 
 from __future__ import annotations
@@ -47,4 +48,17 @@ def _is_time(value: Any) -> bool:
     return isinstance(value, int | float) and 0 <= value <= LONGEST_WAIT_S
 
 
+def text(_context: Any, response: Any) -> str:
+    """Return the content of an upload."""
+    return response.content.decode(errors="replace")
+
+
 schemathesis.hook(before_call)
+for media_type in (
+    "text/yaml",
+    "text/x-yaml",
+    "text/vnd.yaml",
+    "application/yaml",
+    "application/x-yaml",
+):
+    schemathesis.deserializer(media_type)(text)

@@ -75,6 +75,7 @@ async def fuzz(url: str, key: str, phases: str, examples: int, place: Path, *opt
     text = output.decode()
     assert fuzzing.returncode == 0, text[-20_000:]
     assert "Stateful" in text
+    assert "Exception in thread" not in text
 
 
 @tool(approval=True)
