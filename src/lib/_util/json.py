@@ -33,6 +33,11 @@ _chunks: Callable[[Any, int], Iterable[str]] | None = _make and _make(
     skipkeys=False,
     allow_nan=False,
 )
+compact: Final[Callable[[object], str]] = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":")
+).encode
+"""Returns the JSON text of plain data, whose keys keep their order; see `canonical` for errors."""
+
 _UNCHANGEABLE: Final = frozenset({type(None), bool, int, float, str})
 _SURROGATE = re.compile("[\ud800-\udfff]")
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib._util.json import canonical, copied, digest, parse, quoted
+from lib._util.json import canonical, compact, copied, digest, parse, quoted
 
 plain = st.recursive(
     st.none()
@@ -85,6 +85,14 @@ def test_key_order_and_lone_surrogates_do_not_change_the_bytes() -> None:
     assert canonical({"b": "\ud800é"}).encode() == b'{"b":"\\ud800\xc3\xa9"}'
 
 
+@given(plain)
+def test_compact_text_keeps_the_order_of_keys(value: object) -> None:
+    text = compact([value, {"b": 1, "a": 2}])
+
+    assert text.endswith(',{"b":1,"a":2}]')
+    assert json.dumps(parse(text)) == json.dumps(json.loads(text))
+
+
 @pytest.mark.parametrize("text", ["NaN", '{"a":Infinity}', "[", ""])
 def test_what_is_not_json_is_refused(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - the message is the parser's
@@ -93,8 +101,9 @@ def test_what_is_not_json_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), [float("inf")]])
 def test_numbers_that_are_not_finite_are_refused(value: object) -> None:
-    with pytest.raises(ValueError, match="Out of range"):
-        canonical(value)
+    for write in (canonical, compact):
+        with pytest.raises(ValueError, match="Out of range"):
+            write(value)
 
 
 def test_a_digest_knows_where_a_part_ends() -> None:

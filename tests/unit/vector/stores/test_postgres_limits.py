@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import Callable
 from itertools import count
@@ -15,6 +14,7 @@ import psycopg
 import pytest
 from psycopg_pool import AsyncConnectionPool
 
+from lib._util.json import parse
 from lib.errors import InvalidMeta, StoreClosed, StoreUnavailable
 from lib.vector import EVERYTHING, PostgresVectorStore, Record
 from lib.vector.stores.postgres import database, search
@@ -203,7 +203,7 @@ async def test_much_metadata_is_written_and_read_in_a_thread(
         return noted
 
     monkeypatch.setattr(database, "written", seen("written", written))
-    monkeypatch.setattr(database.json, "loads", seen("read", json.loads))
+    monkeypatch.setattr(database, "parse", seen("read", parse))
 
     store = PostgresVectorStore(dsn, dimension=2, table=name)
     await store.upsert(records)

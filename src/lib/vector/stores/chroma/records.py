@@ -17,7 +17,6 @@ caller's own stands in the metadata, too.
 
 from __future__ import annotations
 
-import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
@@ -25,6 +24,7 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from lib._util.json import compact, parse
 from lib.errors import StoreCorrupt
 from lib.vector.records import Match, Metric, Record
 from lib.vector.validate import Batch
@@ -36,7 +36,6 @@ BYTES_A_REQUEST: Final = 8 << 20
 _JSON, _VECTOR = "_", "f"
 _FOREIGN: Final = "the collection holds a record that this store has not written"
 _BYTES_A_FLOAT: Final = 30  # as JSON at most 24, and as base64 less than 6
-_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 def present(field: str) -> str:
@@ -68,7 +67,7 @@ def element(field: str, item: Scalar) -> str:
 
 def marks(meta: Mapping[str, Any]) -> dict[str, bool | float | str]:
     """Return metadata as Chroma keeps it."""
-    kept: dict[str, bool | float | str] = {_JSON: _json(meta)}
+    kept: dict[str, bool | float | str] = {_JSON: compact(meta)}
     for field, item in meta.items():
         if item is not None:
             kept[present(field)] = True
@@ -100,7 +99,7 @@ def requests(batch: Batch, most: int) -> Iterator[slice]:
     """Yield the rows of a batch, as many at a time as one request may carry."""
     start, total = 0, 0
     for row, text in enumerate(batch.texts):
-        meta = _json(batch.metas[row])
+        meta = compact(batch.metas[row])
         size = 4 * (len(text) + 3 * len(meta)) + _BYTES_A_FLOAT * batch.vectors.shape[1]
         if row > start and (row - start == most or total + size > BYTES_A_REQUEST):
             yield slice(start, row)
@@ -159,9 +158,7 @@ class Rows:
 
     def _contents(self, row: int) -> tuple[str, dict[str, Any]]:
         try:
-            return self._found["documents"][row] or "", json.loads(
-                self._found["metadatas"][row][_JSON]
-            )
+            return self._found["documents"][row] or "", parse(self._found["metadatas"][row][_JSON])
         except (KeyError, TypeError, ValueError) as error:
             raise StoreCorrupt(_FOREIGN) from error
 

@@ -12,7 +12,6 @@ mean. Source: https://docs.lancedb.com/, and the engine itself, by experiment.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib._util.clock import SYSTEM_CLOCK
+from lib._util.json import compact, parse
 from lib._util.tasks import whole
 from lib.errors import StoreUnavailable
 from lib.resilience.retry import RetryPolicy, retry
@@ -50,7 +50,6 @@ _KEPT: Final = timedelta(minutes=10)
 _AT_ONCE: Final = timedelta(milliseconds=1)  # shorter than any write; LanceDB warns of none at all
 _MOST: Final = 2**31 - 1
 _COLUMNS: Final = ["id", "vector", "text", "meta"]
-_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +99,7 @@ class Table(ListedBackend):
 
     async def _merge(self, namespace: str, batch: Batch, how: Callable[[Any], Any]) -> Any:
         def columns() -> Any:
-            metas = [_json(meta) for meta in batch.metas]
+            metas = [compact(meta) for meta in batch.metas]
             return schema.rows(namespace, batch, metas, self._config)
 
         rows = await offload(_ROW_EFFORT * len(batch.ids), columns)
@@ -144,8 +143,7 @@ class Table(ListedBackend):
         where = _where(namespace, ids)
         found, _ = await self._passing(self._table.query().where(where).select(_COLUMNS), None)
         records = {
-            row.id: Record(row.id, row.vector.tolist(), row.text, json.loads(row.meta))
-            for row in found
+            row.id: Record(row.id, row.vector.tolist(), row.text, parse(row.meta)) for row in found
         }
         return [records[name] for name in ids if name in records]
 
@@ -210,7 +208,7 @@ class Table(ListedBackend):
         def passing() -> list[str]:
             columns = (read.column(name).to_pylist() for name in ("id", "meta"))
             pairs = zip(*columns, strict=True)
-            return [name for name, meta in pairs if matches(filter, json.loads(meta))]
+            return [name for name, meta in pairs if matches(filter, parse(meta))]
 
         return await offload(_ROW_EFFORT * read.num_rows, passing)
 
@@ -232,7 +230,7 @@ class Table(ListedBackend):
                 found[row].id,
                 score,
                 found[row].text,
-                json.loads(found[row].meta),
+                parse(found[row].meta),
                 found[row].vector.tolist() if include_vectors else None,
             )
             for row, score in best
@@ -361,7 +359,7 @@ def _rows(read: Any, filter: Filter | None, dimension: int) -> list[Row]:
     """Return the rows that pass the filter."""
     if filter is not None:
         metas = enumerate(read.column("meta").to_pylist())
-        passing = [row for row, meta in metas if matches(filter, json.loads(meta))]
+        passing = [row for row, meta in metas if matches(filter, parse(meta))]
         read = read.take(np.array(passing, np.int64))
     ids, texts, metas = (read.column(name).to_pylist() for name in ("id", "text", "meta"))
     vectors = read.column("vector").combine_chunks().flatten().to_numpy().reshape(-1, dimension)

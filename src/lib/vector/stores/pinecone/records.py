@@ -16,7 +16,6 @@ Source: https://docs.pinecone.io/guides/index-data/indexing-overview#metadata (2
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
@@ -26,6 +25,7 @@ from urllib.parse import quote, unquote
 import numpy as np
 from numpy.typing import NDArray
 
+from lib._util.json import compact, parse
 from lib.errors import InvalidMeta, StoreCorrupt
 from lib.vector.records import Record
 from lib.vector.validate import Batch
@@ -76,7 +76,6 @@ _FRAME_BYTES: Final = 64
 _FLOAT_EFFORT: Final = 3_000  # of writing one as text, in floats read
 _RECORD_EFFORT: Final = 100_000
 _CHAR_EFFORT: Final = 20
-_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 def value(field: str) -> str:
@@ -122,7 +121,7 @@ def check(namespace: str, batch: Batch) -> None:
 
 def requests(namespace: str, batch: Batch) -> Iterator[bytes]:
     """Yield the bodies of the upserts of a batch, each as large as one may be."""
-    tail = f'],"namespace":{_json(encoded_namespace(namespace))}}}'.encode()
+    tail = f'],"namespace":{compact(encoded_namespace(namespace))}}}'.encode()
     some: list[bytes] = []
     size = 0
     for row in range(len(batch.ids)):
@@ -147,12 +146,12 @@ def effort(batch: Batch) -> int:
 def _vector(namespace: str, batch: Batch, row: int) -> bytes:
     metadata = _metadata(namespace, batch, row)
     floats = ",".join(batch.vectors[row].astype(str))  # the fewest digits that tell them apart
-    name = _json(encoded(batch.ids[row]))
+    name = compact(encoded(batch.ids[row]))
     return f'{{"id":{name},"values":[{floats}],"metadata":{metadata}}}'.encode()
 
 
 def _metadata(namespace: str, batch: Batch, row: int) -> str:
-    return _json(_kept(namespace, batch.ids[row], batch.texts[row], batch.metas[row]))
+    return compact(_kept(namespace, batch.ids[row], batch.texts[row], batch.metas[row]))
 
 
 def _kept(namespace: str, name: str, text: str, meta: dict[str, Any]) -> dict[str, Any]:
@@ -161,7 +160,7 @@ def _kept(namespace: str, name: str, text: str, meta: dict[str, Any]) -> dict[st
         _NAMESPACE: namespace,
         _TEXT: text,
         KEYS: [key(field) for field, item in meta.items() if item is not None],
-        _META: _json(
+        _META: compact(
             {field: None if isinstance(item, str) else item for field, item in meta.items()}
         ),
     }
@@ -192,7 +191,7 @@ def contents(vector: Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
     """Return id, text and metadata."""
     try:
         kept = vector["metadata"]
-        meta: dict[str, Any] = json.loads(kept[_META])
+        meta: dict[str, Any] = parse(kept[_META])
         strings = {
             field: kept[value(field)]
             for field, item in meta.items()

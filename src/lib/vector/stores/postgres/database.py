@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib._util import postgres
+from lib._util.json import parse
 from lib.errors import InvalidMeta
 from lib.vector import records
 from lib.vector.filter import Filter
@@ -412,7 +412,7 @@ async def _read(metas: Iterable[str]) -> list[dict[str, Any]]:
     """Return metadata as the caller passed it, decoded in a thread if it is much."""
     written = list(metas)
     effort = _CHARACTER_EFFORT * sum(map(len, written))
-    return await offload(effort, lambda: [json.loads(meta) for meta in written])
+    return await offload(effort, lambda: [parse(meta) for meta in written])
 
 
 def _where(

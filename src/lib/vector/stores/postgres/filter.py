@@ -10,10 +10,10 @@ Source: https://www.postgresql.org/docs/18/datatype-json.html, "jsonb Containmen
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any, Final, cast
 
+from lib._util.json import compact
 from lib.vector.filter import And, Filter, Leaf, Not, Or
 from lib.vector.filter.field import names_of
 from lib.vector.stores.postgres.driver import sql
@@ -27,12 +27,10 @@ _ORDER: Final = {
 _INDEXED_VALUES: Final = 10  # of an `$in`: more are compared by a hash table, without the index
 _EXACT_FLOATS: Final = 2.0**53
 
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-
 
 def written(value: Any) -> str:
     """Return JSON that gives the value back as it was."""
-    return _encode(value)
+    return compact(value)
 
 
 def comparable(text: str, value: Any) -> str:
@@ -44,7 +42,7 @@ def comparable(text: str, value: Any) -> str:
         text: what `written` returns.
         value: what it was written from.
     """
-    return _encode(_decimal(value)) if "e+" in text else text
+    return compact(_decimal(value)) if "e+" in text else text
 
 
 def condition(filter: Filter, parameters: dict[str, Any]) -> sql.Composable:
@@ -96,7 +94,7 @@ class _Leaf:
             ways.extend(self._containing(value) for value in values)
         elif values:
             stored, _ = self._value()
-            listed = self._named([_encode(_decimal(value)) for value in values])
+            listed = self._named([compact(_decimal(value)) for value in values])
             equal = "coalesce(({}) = ANY({}::jsonb[]), false)"
             ways.append(sql.SQL(equal).format(stored, listed))
         if len(values) < len(wanted):
@@ -107,7 +105,7 @@ class _Leaf:
         part = _decimal(value)
         for name in reversed(names_of(self._leaf.field)):
             part = {name: part}
-        return sql.SQL("meta @> {}::jsonb").format(self._named(_encode(part)))
+        return sql.SQL("meta @> {}::jsonb").format(self._named(compact(part)))
 
     def _present(self) -> sql.Composable:
         there = "coalesce(jsonb_typeof({}) <> 'null', false)"
@@ -121,7 +119,7 @@ class _Leaf:
             value = self._named(self._leaf.operand)
         else:
             test = "jsonb_typeof({0}) = 'number' AND ({0}) {2} {3}::jsonb"
-            value = self._named(_encode(_decimal(self._leaf.operand)))
+            value = self._named(compact(_decimal(self._leaf.operand)))
         compared = sql.SQL(test).format(stored, text, order, value)
         return sql.SQL("coalesce({}, false)").format(compared)
 

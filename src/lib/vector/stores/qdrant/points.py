@@ -7,7 +7,6 @@ for filters, and as JSON text, which is what comes back.
 
 from __future__ import annotations
 
-import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from typing import Any, Final
@@ -16,6 +15,7 @@ from uuid import UUID, uuid5
 import numpy as np
 from qdrant_client import models
 
+from lib._util.json import compact, parse
 from lib.errors import StoreCorrupt
 from lib.vector.records import Match, Metric, Record
 from lib.vector.stores.qdrant.filter import KEYS, META, NAMESPACE
@@ -32,12 +32,11 @@ IDS: Final[dict[str, Any]] = {"with_payload": [_ID], "with_vectors": False}
 _POINT_IDS: Final = UUID("90f4dfa8-3853-5225-ab83-e179cffc8a2a")
 _FOREIGN: Final = "the collection holds a point that this store has not written"
 _FLOAT_CHARS: Final = 22  # the longest that a 32-bit float, widened, is written with
-_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 def point_id(namespace: str, name: str) -> str:
     """Return the id of a record's point: Qdrant takes numbers and UUIDs alone."""
-    return str(uuid5(_POINT_IDS, _json([namespace, name])))
+    return str(uuid5(_POINT_IDS, compact([namespace, name])))
 
 
 def requests(namespace: str, batch: Batch, metric: Metric) -> Iterator[list[models.PointStruct]]:
@@ -47,7 +46,7 @@ def requests(namespace: str, batch: Batch, metric: Metric) -> Iterator[list[mode
     for row, name in enumerate(batch.ids):
         payload = _payload(namespace, batch, row, metric)
         vector: list[float] = batch.vectors[row].tolist()
-        size = len(_json(payload).encode()) + _FLOAT_CHARS * len(vector)
+        size = len(compact(payload).encode()) + _FLOAT_CHARS * len(vector)
         if points and (len(points) == POINTS_A_REQUEST or total + size > BYTES_A_REQUEST):
             yield points
             points, total = [], 0
@@ -65,7 +64,7 @@ def _payload(namespace: str, batch: Batch, row: int, metric: Metric) -> dict[str
         _TEXT: batch.texts[row],
         META: meta,
         KEYS: [key for key, value in meta.items() if value is not None],
-        _JSON: _json(meta),
+        _JSON: compact(meta),
     }
     if metric == "cosine":
         packed = batch.vectors[row].astype("<f4", copy=False).tobytes()
@@ -104,7 +103,7 @@ def match(point: models.ScoredPoint, *, vectors: bool) -> Match:
 def _contents(point: models.Record | models.ScoredPoint) -> tuple[str, str, dict[str, Any]]:
     payload = point.payload or {}
     try:
-        return payload[_ID], payload[_TEXT], json.loads(payload[_JSON])
+        return payload[_ID], payload[_TEXT], parse(payload[_JSON])
     except (KeyError, TypeError, ValueError) as error:
         raise StoreCorrupt(_FOREIGN) from error
 

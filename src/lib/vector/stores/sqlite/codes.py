@@ -16,12 +16,13 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lib._util.json import compact
 from lib.vector.exact.bounds import Floats, View
 from lib.vector.exact.codes import Coding, Prepared, fast_products, saved_width, slow_products
 from lib.vector.exact.search import row_lengths, scales
 from lib.vector.records import Metric
 from lib.vector.stores.sqlite.cache import Listing
-from lib.vector.stores.sqlite.rows import TableRows, as_json
+from lib.vector.stores.sqlite.rows import TableRows
 from lib.vector.validate import MAX_LENGTH, MIN_LENGTH
 
 _PART_BYTES: Final = 96 << 10  # less than what memory is taken from the system for
@@ -140,7 +141,7 @@ class StoredCodes:
             if not self.wants(end - begin):
                 continue
             for some in np.array_split(rids[begin:end], -(-(end - begin) // self.part_rows)):
-                found = self._rows.select(_VECTORS, listing.namespace, as_json(some.tolist()))
+                found = self._rows.select(_VECTORS, listing.namespace, compact(some.tolist()))
                 vectors = self._rows.matrix([vector for (vector,) in found])
                 self.write_part(listing.namespace, some, vectors, row_lengths(vectors))
                 done += len(some)

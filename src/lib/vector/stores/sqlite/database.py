@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib._util import sqlite
+from lib._util.json import compact
 from lib.errors import HybridUnavailable, StoreError
 from lib.vector.composed import merged
 from lib.vector.exact.partition import Snapshot
@@ -44,7 +45,7 @@ from lib.vector.stores.sqlite.file_search import FileSearch
 from lib.vector.stores.sqlite.foreign import ForeignWrites
 from lib.vector.stores.sqlite.loader import RIDS, Loader
 from lib.vector.stores.sqlite.matches import Matches
-from lib.vector.stores.sqlite.rows import TableRows, as_json
+from lib.vector.stores.sqlite.rows import TableRows
 from lib.vector.stores.sqlite.schema import NAME, Table, open_table, typed_errors
 from lib.vector.text.analysis import query_words
 from lib.vector.text.coherence import coherence_for
@@ -122,7 +123,7 @@ class Database:
         """Insert the records whose ids are not there; return their number."""
         return self._write(
             namespace,
-            lambda _: batch.without(dict(self._rows.select(RIDS, namespace, as_json(batch.ids)))),
+            lambda _: batch.without(dict(self._rows.select(RIDS, namespace, compact(batch.ids)))),
         )
 
     async def update_meta(
@@ -150,7 +151,7 @@ class Database:
             batch = batch_of(self._followed(namespace))
             if batch is None or not batch.ids:
                 return 0
-            metas = map(as_json, batch.metas)
+            metas = map(compact, batch.metas)
             blobs = (row.tobytes() for row in batch.vectors.astype("<f4", copy=False))
             columns = zip(batch.ids, metas, batch.texts, blobs, strict=True)
             cached = self._taken(namespace)
@@ -400,7 +401,7 @@ class Database:
         with self._transaction(write=True):
             cached = self._taken(namespace)
             gone = self._chosen(namespace, ids, filter, cached)
-            self._rows.select(_DELETE, as_json([rid for rid, _ in gone]))
+            self._rows.select(_DELETE, compact([rid for rid, _ in gone]))
             self._note(cached)
         if cached and len(gone) < cached.snapshot.count:
             with suppress(StoreError):  # the same

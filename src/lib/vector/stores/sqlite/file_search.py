@@ -14,13 +14,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from lib._util.json import compact
 from lib.vector.exact.bounds import reached
 from lib.vector.exact.scan import Scan
 from lib.vector.exact.search import Rows, Scoring
 from lib.vector.records import Match
 from lib.vector.stores.sqlite.cache import Listing, QueryPlan
 from lib.vector.stores.sqlite.codes import Bounds, StoredCodes
-from lib.vector.stores.sqlite.rows import TableRows, as_json
+from lib.vector.stores.sqlite.rows import TableRows
 
 _FOLLOWING: Final = "SELECT rid, vector FROM [table] WHERE +namespace = ? AND rid BETWEEN ? AND ?"
 _LISTED: Final = """
@@ -77,9 +78,9 @@ class FileSearch:
     def _matches(self) -> list[Match]:
         rids, costs = self._scan.best()
         cost_of = dict(zip(rids.tolist(), costs.tolist(), strict=True))
-        named = self._rows.select(_NAMES, as_json(list(cost_of)))
+        named = self._rows.select(_NAMES, compact(list(cost_of)))
         ranked = sorted((cost_of[rid], name, rid) for rid, name in named)[: self._k]
-        found = self._rows.select(_FOUND, as_json([rid for _, _, rid in ranked]))
+        found = self._rows.select(_FOUND, compact([rid for _, _, rid in ranked]))
         record_of = {rid: self._rows.record(row) for rid, *row in found}
         made = list[Match]()
         for cost, _, rid in ranked:
@@ -135,6 +136,6 @@ class FileSearch:
             if last - first == len(some) - 1:  # in a row, as where one batch has written them
                 rows = self._rows.select(_FOLLOWING, self._plan.namespace, first, last)
             else:
-                rows = self._rows.select(_LISTED, self._plan.namespace, as_json(some.tolist()))
+                rows = self._rows.select(_LISTED, self._plan.namespace, compact(some.tolist()))
             vectors = self._rows.matrix([vector for _, vector in rows])
             self._scan.add(np.array([rid for rid, _ in rows], np.intp), vectors)

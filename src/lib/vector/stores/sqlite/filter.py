@@ -10,10 +10,10 @@ Source: https://www.sqlite.org/json1.html, "The json_each() and json_tree() tabl
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+from lib._util.json import compact
 from lib.vector.filter import And, Filter, Leaf, Not, Or
 from lib.vector.filter.field import Field, names_of
 from lib.vector.filter.operands import Operand
@@ -22,7 +22,6 @@ Condition: TypeAlias = tuple[str, list[Any]]
 
 _ORDER = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 _TEXT, _NUMBER = "'text'", "'integer', 'real'"
-_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 def chosen(namespace: str, filter: Filter | None, ids: list[str] | None) -> Condition:
@@ -36,7 +35,7 @@ def chosen(namespace: str, filter: Filter | None, ids: list[str] | None) -> Cond
     tests, parameters = ["namespace = ?"], list[Any]([namespace])
     if ids is not None:
         tests.append("id IN (SELECT value FROM json_each(?))")
-        parameters.append(_json(ids))
+        parameters.append(compact(ids))
     if filter is not None:
         test, values = condition(filter)
         tests.append(test)
@@ -106,7 +105,7 @@ def _equal(row: str, values: Sequence[Operand]) -> Condition:
         if same:
             # `row` is one of two aliases
             listed = f"{row}.atom IN (SELECT atom FROM json_each(?))"  # noqa: S608 - see above
-            ways.append((f"{row}.type IN ({types}) AND {listed}", [_json(same)]))
+            ways.append((f"{row}.type IN ({types}) AND {listed}", [compact(same)]))
     return _joined(" OR ", ways)
 
 

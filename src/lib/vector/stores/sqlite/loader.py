@@ -6,19 +6,19 @@ their turns between two transactions; what changes meanwhile is followed at the 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from lib._util.json import compact, parse
 from lib.vector.exact.search import row_lengths
 from lib.vector.filter import Filter
 from lib.vector.stores.sqlite import lexical
 from lib.vector.stores.sqlite.cache import CachedNamespace, Listing, NamespaceReader, RowIds
 from lib.vector.stores.sqlite.changes import Changes
 from lib.vector.stores.sqlite.columns import ColumnReader
-from lib.vector.stores.sqlite.rows import TableRows, as_json
+from lib.vector.stores.sqlite.rows import TableRows
 
 if TYPE_CHECKING:  # loaded with the first `scratch_dir`
     from lib.vector.exact.scratch import Scratch
@@ -80,7 +80,7 @@ class Loader:
             cached.empty()
             self.read_all(namespace, cached)
             return
-        rows = self._rows.select(_CHANGED, namespace, as_json(changed)) if changed else []
+        rows = self._rows.select(_CHANGED, namespace, compact(changed)) if changed else []
         there = {name for _, name, _, _ in rows}
         cached.delete([name for name in changed if name not in there])
         if rows:
@@ -120,12 +120,12 @@ class Loader:
         rids, namespace = reader.listing.rids, reader.listing.namespace
         if len(reader.sampled):
             some = reader.sampled[:_READ_AT_ONCE].tolist()
-            rows = self._rows.select(_ROWS, namespace, as_json(some))
+            rows = self._rows.select(_ROWS, namespace, compact(some))
             reader.sample(self._rows.matrix([blob for _, _, blob in rows]), len(some))
             return True
         some = rids[reader.read : reader.read + _READ_AT_ONCE].tolist()
         if some:
-            rows = self._rows.select(_ROWS, namespace, as_json(some))
+            rows = self._rows.select(_ROWS, namespace, compact(some))
             matrix = self._rows.matrix([blob for _, _, blob in rows])
             items = [(rid, _UNREAD) for rid, _, _ in rows]
             reader.add([name for _, name, _ in rows], matrix, items, len(some))
@@ -157,16 +157,16 @@ class Loader:
         rids, lengths = contents.rids, contents.lengths
         while len(lengths) < len(rids):
             some = rids[len(lengths) : len(lengths) + _READ_AT_ONCE].tolist()
-            stored = dict(self._rows.select(_SIZES, as_json(some)))
+            stored = dict(self._rows.select(_SIZES, compact(some)))
             lengths.extend(lexical.size(stored.get(rid)) for rid in some)
 
     def rids(self, namespace: str, ids: list[str]) -> list[int]:
         """Return the rows of records that are there, in the order of their ids."""
-        rid_of = dict(self._rows.select(RIDS, namespace, as_json(ids)))
+        rid_of = dict(self._rows.select(RIDS, namespace, compact(ids)))
         return [rid_of[name] for name in ids]
 
     def _metas(self, rids: list[int]) -> list[dict[str, Any]]:
         """Return the metadata of rows; of those that are no longer there, none."""
-        ((found, metas),) = self._rows.select(_METAS, as_json(rids))
-        there = dict(zip(json.loads(found), self._rows.meta(metas or "[]"), strict=True))
+        ((found, metas),) = self._rows.select(_METAS, compact(rids))
+        there = dict(zip(parse(found), self._rows.meta(metas or "[]"), strict=True))
         return [there.get(rid, {}) for rid in rids]

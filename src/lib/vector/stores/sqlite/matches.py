@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from lib._util.json import compact
 from lib.vector.records import Match
 from lib.vector.stores.sqlite.cache import FoundRows, Near, Stored
-from lib.vector.stores.sqlite.rows import TableRows, as_json
+from lib.vector.stores.sqlite.rows import TableRows
 
 _FOUND = "SELECT rid, text, meta FROM [table] WHERE rid IN (SELECT value FROM json_each(?))"
 
@@ -41,7 +42,7 @@ class Matches:
             else:
                 beside[row] = stored
         if rest:
-            for rid, text, meta in self._rows.select(_FOUND, as_json(list(rest))):
+            for rid, text, meta in self._rows.select(_FOUND, compact(list(rest))):
                 beside[rest[rid]] = text, meta
                 self._found.put(contents, rest[rid], (text, meta))
         return self._made(near, beside, include_vectors=include_vectors)

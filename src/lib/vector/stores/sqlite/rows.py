@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lib._util.json import compact, parse
 from lib.errors import StoreCorrupt
 from lib.vector.filter import Filter
 from lib.vector.records import Record
 from lib.vector.stores.sqlite.filter import chosen
 from lib.vector.stores.sqlite.schema import Table
-
-_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-as_json: Callable[[object], str] = _encoder.encode
 
 _RECORDS = """
     SELECT id, vector, text, meta FROM [table]
@@ -52,13 +48,13 @@ class TableRows:
 
     def records(self, namespace: str, ids: list[str]) -> list[Record]:
         """Return the records of these ids, in their order."""
-        found = map(self.record, self.select(_RECORDS, namespace, as_json(ids)))
+        found = map(self.record, self.select(_RECORDS, namespace, compact(ids)))
         records = {record.id: record for record in found}
         return [records[name] for name in ids if name in records]
 
     def records_in(self, rids: list[int]) -> list[Record]:
         """Return the records of these rows."""
-        return [self.record(row) for row in self.select(_RECORDS_IN, as_json(rids))]
+        return [self.record(row) for row in self.select(_RECORDS_IN, compact(rids))]
 
     def page(self, namespace: str, after: str, limit: int, filter: Filter | None) -> list[Record]:
         """Return the first records that pass the filter and whose ids follow, in their order."""
@@ -114,6 +110,6 @@ class TableRows:
             StoreCorrupt: it is none.
         """
         try:
-            return json.loads(text)
+            return parse(text)
         except ValueError as error:
             raise StoreCorrupt(f"{self.table.label} is damaged: metadata is no JSON") from error
