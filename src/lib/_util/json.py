@@ -98,12 +98,11 @@ def copied(value: Any) -> Any:
 
 def digest(*parts: str) -> str:
     """Return the SHA-256 of the parts as hex; the boundary between two parts counts."""
-    state = hashlib.sha256()
+    hashed: list[bytes] = []
     for part in parts:
         raw = part.encode()
-        state.update(b"%d:" % len(raw))
-        state.update(raw)
-    return state.hexdigest()
+        hashed += (b"%d:" % len(raw), raw)
+    return hashlib.sha256(b"".join(hashed)).hexdigest()
 
 
 def digests(parts: Iterable[str]) -> Iterator[str]:

@@ -17,7 +17,6 @@ from lib.errors import InvalidEvent
 from lib.events import kinds as k
 from lib.events.event import Event
 
-_MISSING: Final = object()
 _LARGEST: Final = 2**63  # sums of such numbers are still finite
 _ROLES: Final = frozenset({"system", "user", "assistant", "tool"})
 
@@ -131,26 +130,22 @@ class _Shape(NamedTuple):
 
 
 def _shape(required: Mapping[str, _Check] | None = None, **optional: _Check) -> _Shape:
-    needed = tuple((required or {}).items())
-    tests = [(name, check.exact, check.test, True) for name, check in needed]
-    tests += [(name, check.exact, check.test, False) for name, check in optional.items()]
+    needed = required or {}
+    names, checks = frozenset(needed), {**needed, **optional}
 
-    def test(value: Any) -> bool:  # of every event that is folded
+    def test(value: Any) -> bool:  # of every event that is appended, and when it is folded
         if not isinstance(value, dict):
             return False
-        get = cast("dict[str, Any]", value).get
-        for name, exact, has_type, is_required in tests:
-            found = get(name, _MISSING)
-            if found.__class__ is exact:
-                continue
-            if found is _MISSING:
-                if is_required:
-                    return False
-            elif not has_type(found):
+        fields = cast("dict[str, Any]", value)
+        if not names <= fields.keys():
+            return False
+        for name, found in fields.items():
+            check = checks.get(name)
+            if check is not None and found.__class__ is not check.exact and not check.test(found):
                 return False
         return True
 
-    return _Shape(needed, tuple(optional.items()), test)
+    return _Shape(tuple(needed.items()), tuple(optional.items()), test)
 
 
 def _object(name: str, required: Mapping[str, _Check] | None = None, **optional: _Check) -> _Check:

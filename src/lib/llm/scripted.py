@@ -56,6 +56,20 @@ class Call:
     state: Mapping[str, Any] | None = None
 
 
+@dataclass(slots=True)
+class _Seen:
+    """The messages of a conversation, which were checked, and how many tokens they have."""
+
+    messages: tuple[Message, ...] = ()
+    _counted: int = 0
+    _tokens: int = 0
+
+    def tokens(self) -> int:
+        self._tokens += estimate_tokens(self.messages[self._counted :])
+        self._counted = len(self.messages)
+        return self._tokens
+
+
 class FunctionClient(AsyncClosable):
     """Asks a function, plain or async, for each answer.
 
@@ -92,7 +106,7 @@ class FunctionClient(AsyncClosable):
         self._answer = answer
         self._calls: deque[Call] = deque(maxlen=keep_calls)
         # By the identity of the first message, which the conversation itself keeps alive.
-        self._seen: dict[int, tuple[tuple[Message, ...], int]] = {}
+        self._seen: dict[int, _Seen] = {}
 
     @property
     def calls(self) -> list[Call]:
@@ -144,23 +158,23 @@ class FunctionClient(AsyncClosable):
             answer = await answer
         return answer if isinstance(answer, CutOff) else self._reply(answer, call)
 
-    def _read(self, messages: tuple[Message, ...]) -> int:
-        """Check the messages and return their estimated tokens; only new ones are looked at.
+    def _read(self, messages: tuple[Message, ...]) -> _Seen:
+        """Check the messages that are new in their conversation, and return what is known of it.
 
         Raises:
             UnsupportedModality: see `check_modalities`.
         """
         begins = id(messages[0]) if messages else 0
-        before, tokens = self._seen.pop(begins, ((), 0))
+        seen = self._seen.pop(begins, None) or _Seen()
+        before = seen.messages
         if len(before) > len(messages) or not all(map(operator.is_, before, messages)):
-            before, tokens = (), 0
-        new = messages[len(before) :]
-        check_modalities(new, self.modalities, client=self.name)
-        tokens += estimate_tokens(new)
-        self._seen[begins] = (messages, tokens)
+            seen = _Seen()
+        check_modalities(messages[len(seen.messages) :], self.modalities, client=self.name)
+        seen.messages = messages
+        self._seen[begins] = seen
         if len(self._seen) > KEPT_CONVERSATIONS:
             del self._seen[next(iter(self._seen))]
-        return tokens
+        return seen
 
     def _choose(self, call: Call) -> Answer | Awaitable[Answer]:
         """Return the answer to a call."""
@@ -172,7 +186,7 @@ class FunctionClient(AsyncClosable):
             expected = f"expected a text, a Reply or a CutOff, got {type(reply).__name__}"
             raise ScriptError(f"{expected}: write calls as Reply((ToolCall(…),))")
         if reply.usage == Usage():
-            read, written = self._read(call.messages), estimate_tokens(reply.parts)
+            read, written = self._read(call.messages).tokens(), estimate_tokens(reply.parts)
             reply = replace(reply, usage=Usage(input_tokens=read, output_tokens=written))
         if reply.tool_calls and reply.stop == "stop":
             reply = replace(reply, stop="tool_calls")

@@ -131,8 +131,6 @@ def exhausted(budget: Budget, spend: Spend, *, llm_calls: int, tool_calls: int) 
 
     A ceiling that is not counted in calls stops the next call once it is reached.
     """
-    if budget == UNLIMITED:
-        return None
     used = {
         "tokens": (spend.tokens, 1),
         "cost": (spend.cost or 0.0, 0.0),

@@ -187,10 +187,12 @@ def _affordable(state: RunState[Any], requests: Sequence[Request]) -> Step:
     due = [request for request in requests if state.approvals.get(request.key) not in _RESTING]
     if not due:
         return WAIT
+    if state.budget == UNLIMITED:
+        return Step(requests=due)
     lacking = exhausted(
         state.budget,
         state.spend.including(state.granted) if state.open else state.spend,
-        llm_calls=sum(isinstance(request, LLMRequest | TurnRequest) for request in due),
+        llm_calls=sum(isinstance(request, (LLMRequest, TurnRequest)) for request in due),
         tool_calls=sum(isinstance(request, ToolRequest) for request in due),
     )
     if lacking is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from operator import is_not
 from typing import Final
 
 from lib.engine.core.conversation import History
@@ -28,10 +29,12 @@ async def store(
         BlobMissing: a blob is named that is not the tenant's.
         ContentTooLarge: there is such an attachment and no blob store.
     """
-    return [
-        replace(message, parts=tuple([await _store(part, blobs, view) for part in message.parts]))
-        for message in messages
-    ]
+    stored = list(messages)
+    for place, message in enumerate(stored):
+        parts = [await _store(part, blobs, view) for part in message.parts]
+        if any(map(is_not, parts, message.parts)):
+            stored[place] = replace(message, parts=tuple(parts))
+    return stored
 
 
 async def _store(part: Part, blobs: BlobStore | None, view: EventStore | None) -> Part:

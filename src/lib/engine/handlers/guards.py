@@ -129,9 +129,9 @@ def as_guards(values: Iterable[Guard]) -> tuple[Guard, ...]:
     return guards
 
 
-def any_watches(guards: Iterable[Guard], stage: Stage) -> bool:
+def any_watches(guards: Sequence[Guard], stage: Stage) -> bool:
     """Return True if any of the guards checks this stage."""
-    return any(stage in guard.stages for guard in guards)
+    return bool(guards) and any(stage in guard.stages for guard in guards)
 
 
 def _new_messages(messages: Sequence[Message], *, first_model_call: bool) -> list[Message]:

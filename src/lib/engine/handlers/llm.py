@@ -139,13 +139,15 @@ class LLMHandler:
             if why := await guarding.output(reply):
                 return [*guarding.verdicts, _blocked(call.event, why, model_call, reply)]
             (message,) = await store([reply.message], call.blobs)
+            if message.parts is not reply.parts:
+                reply = replace(reply, parts=message.parts)
         except (LLMError, BlobError) as error:
             what = "got no reply for %s: %s (attempts: %d)"
             facts = (call.event.data["key"], error, model_call.attempts)
             log_run(logging.WARNING, call.run_id, what, *facts, logger=LLM_LOG)
             return [*guarding.verdicts, _failed(model_call, error)]
         self._show(reply, model_call)
-        return [*guarding.verdicts, _completed(model_call, replace(reply, parts=message.parts))]
+        return [*guarding.verdicts, _completed(model_call, reply)]
 
     async def _called(self, model_call: _ModelCall) -> Reply:
         """Return the reply, with its cost.

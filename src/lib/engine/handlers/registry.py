@@ -43,6 +43,7 @@ class HandlerRegistry:
     Attributes:
         by_kind: each handler by the kind of the request events that it fulfils.
         offers: the definitions of all their tools.
+        can_change: whether these, or those of a member, can change while runs go on.
     """
 
     def __init__(
@@ -77,6 +78,9 @@ class HandlerRegistry:
         tools = self.by_kind.get(k.TOOL_REQUESTED)
         self._changing = tools if isinstance(tools, ToolHandler) and tools.has_toolsets else None
         self._refreshed = False
+        self.can_change: bool = self.has_toolsets or any(
+            each.can_change for each in members.values()
+        )
 
     def _index(self) -> ToolOffers:
         self._by_tool = {}
@@ -104,7 +108,7 @@ class HandlerRegistry:
     @property
     def all_offers(self) -> Mapping[str, ToolOffers]:
         """The definitions of the tools of each member by its name, and under "" its own."""
-        return {name: each.offers for name, each in self.with_members()}
+        return {"": self.offers} | {name: each.offers for name, each in self._members.items()}
 
     @property
     def has_toolsets(self) -> bool:
@@ -117,6 +121,8 @@ class HandlerRegistry:
         That is before a model gets the tools, and before a call that a person has approved, which
         may have been long ago.
         """
+        if not self.can_change:
+            return False
         return any(self.member(_agent_of(each)).needs_refresh(each, state) for each in requests)
 
     def needs_refresh(self, request: Request, state: RunState[object]) -> bool:
@@ -287,7 +293,7 @@ def _repeated(request: Request, state: RunState[object]) -> str | None:
 
 
 def _agent_of(request: Request) -> str | None:
-    return None if isinstance(request, TurnRequest | MemoryRequest) else request.agent
+    return None if isinstance(request, (TurnRequest, MemoryRequest)) else request.agent
 
 
 def _admit(handler: Handler, request: Request, admission: Admission) -> list[PendingEvent]:

@@ -239,31 +239,32 @@ class Driver:
 
     async def _advance(self) -> None:
         """Append what has happened and what follows from it, until nothing more follows."""
+        run_log, handlers = self._run_log, self._services.handlers
         refreshed = False
         while True:
             results = list(self._effects.results)
-            events = await self._run_log.to_events(results, self._run_log.state.head)
-            probe = self._run_log.fold(self._run_log.state, events)
-            step = next_step(self._run_log.algorithm, probe)
-            if not refreshed and self._services.handlers.is_stale_for(step.requests, probe):
+            events = await run_log.to_events(results, run_log.state.head)
+            probe = run_log.fold(run_log.state, events)
+            step = next_step(run_log.algorithm, probe)
+            if not refreshed and handlers.is_stale_for(step.requests, probe):
                 refreshed = True
                 # What has happened is in the log before a server is waited for.
                 await self._before_intents()
-                if events and await self._run_log.append(events):
+                if events and await run_log.append(events):
                     del self._effects.results[: len(results)]
-                    self._run_log.state = probe
+                    run_log.state = probe
                     self._start_checked(events)
-                await self._services.handlers.refresh()
+                await handlers.refresh()
                 continue
             await hash_messages(step.requests)
-            follow_up = await self._run_log.to_events(self._drafts(step, probe), probe.head)
+            follow_up = await run_log.to_events(self._drafts(step, probe), probe.head)
             if not events and not follow_up:
                 return
             if step.requests or any(event.kind == k.TOOL_CHECKED for event in events):
                 await self._before_intents()
-            if await self._run_log.append(events + follow_up):
+            if await run_log.append(events + follow_up):
                 del self._effects.results[: len(results)]
-                self._run_log.state = self._run_log.fold(probe, follow_up)
+                run_log.state = run_log.fold(probe, follow_up)
                 self._start_checked(events)
                 self._start(follow_up, step.requests)
 

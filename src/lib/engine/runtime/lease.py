@@ -71,6 +71,7 @@ class LeaseKeeper:
             grace_s: how long store calls are retried once `shorten_deadline` was called.
         """
         self.lease: Lease = lease
+        self._what = f"run {lease.run_id!r}"
         self._store = store
         self._clock = clock
         self._lease_s = lease_s
@@ -124,8 +125,7 @@ class LeaseKeeper:
         Raises:
             StoreError: it fails in a way that does not pass, or has failed for too long.
         """
-        what = f"run {self.lease.run_id!r}"
-        return await retry_while_held(call, what, clock=self._clock, until=self._deadline)
+        return await retry_while_held(call, self._what, clock=self._clock, until=self._deadline)
 
     def _deadline(self) -> datetime:
         return self._until if self._shortened is None else min(self._until, self._shortened)

@@ -15,7 +15,7 @@ from lib.engine.runtime.services import Services
 from lib.errors import Conflict, RedactionFailed, RunAbandoned, RunNotFound
 from lib.events import Event, NewEvent
 from lib.events import kinds as k
-from lib.privacy.redactor import blanked, off_loop_if_large
+from lib.privacy.redactor import NOTHING_REDACTED, blanked, off_loop_if_large
 
 ERASED = "it has been erased"
 
@@ -69,7 +69,9 @@ class RunLog:
         ]
 
     async def _payload(self, pending: PendingEvent) -> dict[str, Any]:
-        data = await self._redacted(pending)
+        data = pending.data
+        if self._redact is not NOTHING_REDACTED:
+            data = await self._redacted(pending)
         return data | {"epoch": self._keeper.lease.epoch} if pending.kind in k.REQUESTS else data
 
     async def _redacted(self, pending: PendingEvent) -> dict[str, Any]:
