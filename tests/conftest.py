@@ -51,7 +51,8 @@ settings.load_profile("deep" if os.environ.get("LIB_TEST_LONG") else "ci")
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the directories that take longest, so that no worker is idle at the end."""
-    longest = tuple(TESTS + each for each in ("chaos", "crash", "docs", "contract", "browser"))
+    names = ("chaos", "crash", "docs", "contract", "properties", "typing", "browser")
+    longest = tuple(TESTS + each for each in names)
     items.sort(key=lambda item: not str(item.path).startswith(longest))
 
 
