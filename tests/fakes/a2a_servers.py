@@ -46,6 +46,7 @@ class Stranger:
         card: members that its card has beside the usual ones.
         states: of its task, one for each look; the last one stays.
         calls: the requests that came, as method and parameters.
+        answers: clear it, and messages are not answered until it is set.
         port: where it listens.
     """
 
@@ -53,7 +54,11 @@ class Stranger:
     card: Mapping[str, Any] = field(default_factory=dict[str, Any])
     states: Sequence[str] = ("WORKING", "COMPLETED")
     calls: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
+    answers: asyncio.Event = field(default_factory=asyncio.Event)
     port: int = 0
+
+    def __post_init__(self) -> None:
+        self.answers.set()
 
     @property
     def url(self) -> str:
@@ -85,6 +90,8 @@ class Stranger:
         assert "a2a-version: 1.0" in head.lower()
         method, params, wrap = self._read(verb, path, body)
         self.calls.append((method, params))
+        if method in ("SendMessage", "SendStreamingMessage"):
+            await self.answers.wait()
         if method == "SendStreamingMessage":
             await self._stream(writer, wrap)
         else:

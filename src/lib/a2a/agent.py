@@ -12,6 +12,7 @@ import httpx2
 
 from lib._util.clock import SYSTEM_CLOCK, Clock
 from lib._util.json import canonical, digest
+from lib._util.tasks import cancelled
 from lib.a2a.card import Card, card_url, items, mapping
 from lib.a2a.wire import UNKNOWN, Headers, Json, Wire
 from lib.content.hygiene import clean, fenced
@@ -234,14 +235,14 @@ class _Caller:
         if arguments.get("task"):
             message["taskId"] = _argument(arguments, "task")
         following = _Following()
+        streams = self._agent.streaming and self._card.streams
+        send = self._stream if streams else self._send
+        sending = asyncio.create_task(send(message, following), name="lib.a2a.send")
         try:
-            if self._agent.streaming and self._card.streams:
-                await self._stream(message, following)
-            else:
-                await self._send(message, following)
+            await asyncio.shield(sending)
             return _answer(await self._end(following), self._card.name)
         except asyncio.CancelledError:
-            await self._cancel(following)
+            await self._cancel(following, sending)
             raise
 
     async def _send(self, message: Json, following: _Following) -> None:
@@ -284,13 +285,18 @@ class _Caller:
             following.take({"task": task})
         return following.task
 
-    async def _cancel(self, following: _Following) -> None:
-        """Cancel the task of a call that ends early, if the agent still answers."""
-        if following.task_id is None or following.has_paused:
-            return
-        with suppress(Exception):
-            async with asyncio.timeout(_CANCEL_S):
-                await self._wire.call(self._card, "CancelTask", {"id": following.task_id})
+    async def _cancel(self, following: _Following, sending: asyncio.Task[None]) -> None:
+        """Cancel the task of a call that ends early, if the agent names it in time."""
+        named = asyncio.ensure_future(following.named.wait())
+        try:
+            with suppress(Exception):
+                async with asyncio.timeout(_CANCEL_S):
+                    await asyncio.wait([sending, named], return_when=asyncio.FIRST_COMPLETED)
+                    if following.task_id is not None and not following.has_paused:
+                        await self._wire.call(self._card, "CancelTask", {"id": following.task_id})
+        finally:
+            named.cancel()
+            await cancelled(sending)
 
 
 class _Following:
@@ -301,6 +307,7 @@ class _Following:
         task: as it was shown last, None if it has changed since.
         has_paused: True if it has ended or waits for input.
         message: the answer, if the agent gives one without a task.
+        named: set once the task or the answer is there.
     """
 
     def __init__(self) -> None:
@@ -308,6 +315,7 @@ class _Following:
         self.task: Json | None = None
         self.has_paused = False
         self.message: Json | None = None
+        self.named = asyncio.Event()
 
     def take(self, event: Json) -> None:
         """Take what the agent shows.
@@ -326,6 +334,7 @@ class _Following:
                 self.task = None
             case _:
                 raise ToolError("unknown", f"the agent's answer cannot be read; {UNKNOWN}")
+        self.named.set()
 
     def _take(self, task_id: object, state: str, task: Json | None) -> None:
         is_id = isinstance(task_id, str) and 0 < len(task_id) <= _MAX_ID_CHARS

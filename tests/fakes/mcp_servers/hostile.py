@@ -132,7 +132,9 @@ def answer(mode: str, message: dict[str, Any], listed: int) -> dict[str, Any]:
     """Return the answer to a request."""
     match message["method"]:
         case "server/discover":
-            capabilities = {"tools": {"listChanged": False}}
+            capabilities: dict[str, Any] = {"tools": {"listChanged": False}}
+            if mode.startswith("task"):
+                capabilities["extensions"] = {"io.modelcontextprotocol/tasks": {}}
             result = {
                 "resultType": "complete",
                 "supportedVersions": ["2026-07-28"],
@@ -221,6 +223,8 @@ def main(mode: str, path: str = "") -> None:
         if mode.startswith("task") and path:
             with Path(path).open("a", encoding="ascii") as log:
                 log.write(f"{method}\n")
+        while mode == "task-late" and method == "tools/call" and not Path(f"{path}.go").exists():
+            time.sleep(0.01)
         listed += method == "tools/list"
         if is_ignored(mode, method) or (method == "tools/call" and misbehave(mode, message)):
             continue

@@ -97,6 +97,34 @@ async def test_a_call_that_is_cancelled_cancels_its_task() -> None:
     assert agent.calls[-1][1]["id"] == "task-1"
 
 
+@pytest.mark.parametrize("mode", ["", "stream-hangs"])
+async def test_a_task_that_is_made_after_its_call_was_cancelled_is_cancelled_too(mode: str) -> None:
+    async with stranger(mode) as agent, opened(agent) as toolset:
+        agent.answers.clear()
+        calling = asyncio.create_task(call(toolset))
+        while not agent.calls:
+            await asyncio.wait([calling], timeout=0.01)
+        calling.cancel()
+        await asyncio.wait([calling], timeout=0.01)
+        agent.answers.set()
+        await asyncio.wait([calling])
+
+    assert calling.cancelled()
+    assert agent.methods == ["SendStreamingMessage" if mode else "SendMessage", "CancelTask"]
+
+
+async def test_an_agent_that_does_not_answer_holds_up_no_call_that_is_cancelled() -> None:
+    async with stranger("hangs") as agent, opened(agent) as toolset:
+        calling = asyncio.create_task(call(toolset))
+        while not agent.calls:
+            await asyncio.wait([calling], timeout=0.01)
+        calling.cancel()
+        await asyncio.wait([calling])
+
+    assert calling.cancelled()
+    assert agent.methods == ["SendMessage"]
+
+
 async def test_headers_are_made_for_each_request_and_an_agent_uses_the_tool() -> None:
     made: list[int] = []
 

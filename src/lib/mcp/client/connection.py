@@ -18,6 +18,7 @@ from lib._util.tasks import cancelled
 from lib.errors import ToolError
 from lib.mcp.client.sdk import Client, ClientRequestContext, ClientSession, MCPError, types
 from lib.mcp.task_types import (
+    TASKS,
     CancelTaskRequest,
     CreateTaskResult,
     GetTaskRequest,
@@ -71,6 +72,11 @@ class Connection:
         """True if the server says when its tools change."""
         tools = self._client.server_capabilities.tools
         return tools is not None and bool(tools.list_changed)
+
+    @property
+    def makes_tasks(self) -> bool:
+        """True if the server may make tasks of calls."""
+        return TASKS in (self._client.server_capabilities.extensions or {})
 
     @property
     def is_stateless(self) -> bool:

@@ -77,7 +77,14 @@ class TaskFollower:
         finally:
             if cancels and not ended:
                 with CancelScope(shield=True):
-                    await self._cancel()
+                    await self.cancel()
+
+    async def cancel(self) -> None:
+        """Ask the server to end the task; what becomes of that is the server's."""
+        with suppress(Exception):  # around a stranger's server, at the end of a call
+            async with asyncio.timeout(_CANCEL_S):
+                connection = await self._connect()
+                await connection.cancel_task(self.task_id)
 
     def _pause_s(self) -> float:
         wanted_s = 1.0 if self._poll_ms is None else self._poll_ms / 1000
@@ -117,13 +124,6 @@ class TaskFollower:
         connection = await self._connect()
         await connection.answer_task(self.task_id, new)
         self._answered |= new.keys()
-
-    async def _cancel(self) -> None:
-        """Ask the server to end the task; what becomes of that is the server's."""
-        with suppress(Exception):  # around a stranger's server, at the end of a call
-            async with asyncio.timeout(_CANCEL_S):
-                connection = await self._connect()
-                await connection.cancel_task(self.task_id)
 
 
 def _result_of(task: GetTaskResult) -> types.CallToolResult:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, get_args
 
 import httpx2
@@ -38,6 +38,11 @@ COOLDOWN_S: Final = 15.0
 """How long a server is left alone whose tools were not found."""
 
 MAX_TTL_S: Final = 3_600.0
+
+LATE_S: Final = 2.0
+"""How long a server that makes tasks may take to name the one of a call that was cancelled."""
+
+_Answer = types.CallToolResult | CreateTaskResult
 
 
 class MCPTools:
@@ -203,6 +208,7 @@ class _OpenMCPTools:
         self._fresh_until = self._retry_at = float("-inf")
         self._changed = False
         self._refreshing = asyncio.Lock()
+        self._late = set[asyncio.Task[None]]()
         self._connector = Connector(
             lambda ended: server.client(ended, sampling, self._on_message), on_open=self._on_open
         )
@@ -253,11 +259,8 @@ class _OpenMCPTools:
                 self._sampling.begin_call()
             meta = {IDEMPOTENCY_KEY: context.idempotency_key}
             try:
-                async with self._time_for_a_call():
-                    result = await connection.call(name, arguments, meta)
-                if isinstance(result, CreateTaskResult):
-                    follower = TaskFollower(result, self._connect, self._server.clock)
-                    result = await follower.result(cancels=tool.effects == "once")
+                calling = connection.call(name, arguments, meta)
+                result = await self._result(connection, calling, cancels=tool.effects == "once")
             except MCPError as error:
                 raise self._failed(connection, error) from error
             except ConnectionLostError:
@@ -272,6 +275,46 @@ class _OpenMCPTools:
             return as_output(result, name)
 
         return call
+
+    async def _result(
+        self, connection: Connection, calling: Coroutine[Any, Any, _Answer], *, cancels: bool
+    ) -> types.CallToolResult:
+        """Return the result of a call, also if the server makes it a task.
+
+        Args:
+            connection: the call is made on it.
+            calling: makes the call.
+            cancels: whether to cancel the task when its end is not waited for any more.
+        """
+        if cancels and connection.makes_tasks:
+            calling = self._without_late_task(calling)
+        async with self._time_for_a_call():
+            result = await calling
+        if isinstance(result, CreateTaskResult):
+            follower = TaskFollower(result, self._connect, self._server.clock)
+            return await follower.result(cancels=cancels)
+        return result
+
+    async def _without_late_task(self, call: Coroutine[Any, Any, _Answer]) -> _Answer:
+        """Return the answer to a call; a caller that is cancelled leaves no task behind.
+
+        Only the answer names the task, so it is waited for in the background for a moment longer.
+        """
+        calling = asyncio.ensure_future(call)
+        try:
+            return await asyncio.shield(calling)
+        except asyncio.CancelledError:
+            late = asyncio.create_task(self._cancel_late_task(calling), name="lib.mcp.late_task")
+            self._late.add(late)
+            late.add_done_callback(self._late.discard)
+            raise
+
+    async def _cancel_late_task(self, calling: asyncio.Future[_Answer]) -> None:
+        with suppress(Exception):  # around a stranger's server, and too late for errors
+            async with asyncio.timeout(LATE_S):
+                created = await calling
+            if isinstance(created, CreateTaskResult):
+                await TaskFollower(created, self._connect, self._server.clock).cancel()
 
     @asynccontextmanager
     async def _time_for_a_call(self) -> AsyncGenerator[None]:
@@ -337,6 +380,8 @@ class _OpenMCPTools:
         self._fresh_until, self._changed = float("-inf"), True
 
     async def aclose(self) -> None:
+        if self._late:
+            await asyncio.wait(self._late)
         await self._connector.aclose()
 
 

@@ -18,6 +18,7 @@ from lib.events import RunInfo, RunQuery, open_store
 from lib.events import kinds as k
 from lib.llm import Reply, ScriptedClient, ToolCall
 from lib.mcp import Elicitation, MCPTools
+from lib.tools import Effects
 
 SHOP = """
 import asyncio
@@ -140,7 +141,7 @@ async def test_a_cancelled_call_cancels_its_task(shop: Path) -> None:
     async with opened(tools_of(shop)) as toolset:
         calling = asyncio.create_task(call(toolset, "clerk", task="Where is order 7?"))
         await until(lambda: begun(shop))
-        calling.cancel()
+        calling.cancel()  # before or after the server has named the task
         await asyncio.wait([calling])
         while [each.outcome for each in await runs_of(shop)] != ["CANCELLED"]:  # noqa: ASYNC110 - it is another process
             await asyncio.sleep(0.02)  # noqa: TID251 - see above
@@ -221,6 +222,24 @@ async def test_a_task_that_never_ends_is_cancelled_in_the_end(mode: str, tmp_pat
     (failed,) = [each.data for each in events if each.kind == k.TOOL_FAILED]
     assert failed["reason"] == "unknown"
     assert "tasks/cancel" in log.read_text(encoding="ascii")
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(("effects", "cancels"), [("once", True), ("idempotent", False)])
+async def test_a_task_that_is_made_after_its_call_was_cancelled_is_cancelled_too(
+    effects: Effects, cancels: bool, tmp_path: Path
+) -> None:
+    """A call that a resumed run will repeat leaves its task alone."""
+    log = tmp_path / "log"
+    async with opened(hostile("task-late", str(log), effects={"act": effects})) as toolset:
+        calling = asyncio.create_task(call(toolset, "act"))
+        await until(lambda: "tools/call" in log.read_text(encoding="ascii"))
+        calling.cancel()
+        await asyncio.wait([calling])
+        (tmp_path / "log.go").touch()
+
+    assert calling.cancelled()
+    assert ("tasks/cancel" in log.read_text(encoding="ascii")) == cancels
 
 
 async def test_questions_of_a_task_are_answered_once_and_not_for_ever() -> None:

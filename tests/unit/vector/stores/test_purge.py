@@ -48,12 +48,13 @@ async def test_whatever_was_done_before_a_purged_file_holds_nothing_deleted(
     await store.close()
 
 
-async def test_a_file_with_an_open_reader_cannot_be_purged_yet(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(database.sqlite, "BUSY_S", 0.01)
+class Impatient(SQLiteVectorStore):
+    _busy_s = 0.01
+
+
+async def test_a_file_with_an_open_reader_cannot_be_purged_yet(tmp_path: Path) -> None:
     path = tmp_path / "v.db"
-    store = SQLiteVectorStore(path, dimension=2)
+    store = Impatient(path, dimension=2)
     await store.upsert([Record("1", [1.0, 0.0], "forgotten words")])
     reader = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     reader.execute("BEGIN")

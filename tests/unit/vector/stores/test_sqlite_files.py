@@ -135,6 +135,7 @@ def test_a_file_that_is_no_database_is_corrupt_and_not_touched(tmp_path: Path) -
     [
         "UPDATE lib_vectors SET vector = x'00' WHERE id = '7'",
         "UPDATE lib_vectors SET meta = '{' WHERE id = '7'",
+        "UPDATE lib_vectors SET meta = '{\"x\": NaN}' WHERE id = '7'",
     ],
 )
 def test_a_damaged_row_is_an_error_when_it_is_read(tmp_path: Path, damage: str) -> None:
@@ -176,14 +177,15 @@ def test_a_full_disk_fails_writes_and_loses_nothing(tmp_path: Path) -> None:
     run(main())
 
 
-def test_a_lock_that_is_never_given_up_fails_writes_and_loses_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lib._util.sqlite.BUSY_S", 0.05)
+class Impatient(SQLiteVectorStore):
+    _busy_s = 0.05
+
+
+def test_a_lock_that_is_never_given_up_fails_writes_and_loses_nothing(tmp_path: Path) -> None:
     path = made(tmp_path / "vectors.db")
 
     async def main() -> None:
-        store = SQLiteVectorStore(path, dimension=2)
+        store = Impatient(path, dimension=2)
         await store.setup()
         other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         await asyncio.to_thread(other.execute, "BEGIN IMMEDIATE")

@@ -314,7 +314,7 @@ class Database:
                     learning = Learning(listing, self._codes)
                 more = self._is_current(learning.listing) and learning.go_on()
         finally:
-            self._connection.execute(f"PRAGMA busy_timeout = {round(1_000 * sqlite.BUSY_S)}")
+            self._connection.execute(f"PRAGMA busy_timeout = {round(1_000 * self._table.busy_s)}")
         self._look()
         return learning if more else None
 

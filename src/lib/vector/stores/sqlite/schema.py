@@ -141,12 +141,14 @@ class Table:
         name: of the table; others begin with it.
         dimension: of every vector.
         metric: how nearness is measured.
+        busy_s: how long to wait for another process that writes.
     """
 
     path: str
     name: str
     dimension: int
     metric: Metric
+    busy_s: float = sqlite.BUSY_S
 
     def __post_init__(self) -> None:
         if not _TABLE_NAME(self.name) or self.name.lower().startswith("sqlite_"):
@@ -214,7 +216,7 @@ def open_table(table: Table) -> Opened:
     """
     with typed_errors(table.label):
         try:
-            return _opened(sqlite.connect(table.path), table, write=True)
+            return _opened(sqlite.connect(table.path, busy_s=table.busy_s), table, write=True)
         except sqlite3.Error as error:
             if table.path == sqlite.MEMORY or sqlite.failure(error) != "unwritable":
                 raise

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from lib._util.sqlite import BUSY_S
 from lib._util.turns import turn
 from lib.errors import StoreError
 from lib.vector.contract import CAPABILITIES, Capability
@@ -65,6 +66,7 @@ class SQLiteVectorStore(HybridBackedStore[Database]):
     """
 
     capabilities: ClassVar[frozenset[Capability]] = frozenset(CAPABILITIES)
+    _busy_s: ClassVar[float] = BUSY_S
     _least_searched_bytes: int = 1 << 21  # of vectors: fewer are read into memory at once
 
     def __init__(
@@ -103,6 +105,7 @@ class SQLiteVectorStore(HybridBackedStore[Database]):
             name=table,
             dimension=checked_dimension(dimension),
             metric=metric,
+            busy_s=self._busy_s,
         )
         self._cache_bytes = cache_bytes
         self._scratch: Scratch | None = None
