@@ -9,8 +9,9 @@ and `swarm`, each a kind of team.
 Every point of a scenario is a first crash, on every store. Each point that is passed after a first
 crash can be a second one; of those, a store takes each n-th as its line in `places.py` says,
 beginning elsewhere after each first crash, so that in the end each stretch of a run has been died
-in twice. With LIB_TEST_LONG=1 it takes all of them. On servers, every append but those of
-teams, memories and summaries is also one at which the connection dies and not the process.
+in twice. On servers, every append is also one at which the connection dies and not the process,
+and teams, memories and summaries are left out: no store meets anything new there. With
+LIB_TEST_LONG=1 every store takes all second crashes of all scenarios.
 
 Each attempt is a forked process of its own, so that the whole matrix takes seconds; but see
 `places.py` on memory.
@@ -54,13 +55,10 @@ from lib.events.verify import verify_store
 MAX_ATTEMPTS = 4
 KIND = STORES[sys.argv[1]]
 URL = sys.argv[2] if len(sys.argv) > 2 else KIND.start()
-SCENARIOS = os.environ.get(
-    "CRASH_SCENARIOS",
-    " ".join(("go", "delegate", "client", "session", REMEMBER, SUMMARIZE, *TEAMS)),
-).split()
+LONG = bool(os.environ.get("LIB_TEST_LONG"))
 SHORT = (REMEMBER, SUMMARIZE, *TEAMS)
 """The scenarios in which a store meets nothing new, with fewer second crashes and no cuts."""
-LONG = bool(os.environ.get("LIB_TEST_LONG"))
+SCENARIOS = ("go", "delegate", "client", "session", *(SHORT if LONG or not KIND.breaker else ()))
 # Processes die here, machines do not: a file system in memory is as good, and faster.
 WHERE = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 

@@ -10,6 +10,8 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +28,33 @@ SERVERS = {"postgres": postgres.url, "redis": redis.url}
 Cases = list[dict[str, Any]]
 
 
-@pytest.fixture(scope="module", params=["memory", "sqlite", "postgres", "redis"])
-def store(request: pytest.FixtureRequest) -> str:
-    return request.param
+STORES = ("memory", "sqlite", *SERVERS)
+TEAMS = ("reflexion", "debate", "swarm")
+SHORT = ("remember", "summarize", *TEAMS)
+"""Left out on servers by default."""
+
+
+def in_scenarios(*scenarios: str) -> pytest.MarkDecorator:
+    """Run a test in these scenarios, on each store that has them."""
+    pairs = [
+        (store, scenario)
+        for store in STORES
+        for scenario in scenarios
+        if LONG or store not in SERVERS or scenario not in SHORT
+    ]
+    return pytest.mark.parametrize(("store", "scenario"), pairs)
+
+
+each_scenario = in_scenarios("go", "delegate", "client", "session", *SHORT)
 
 
 @pytest.fixture(scope="module")
-def all_cases(store: str, unmeasured: dict[str, str]) -> Cases:
+def played(unmeasured: dict[str, str]) -> Callable[[str], Cases]:
+    """What plays all cases on a store, once."""
+    return cache(partial(_play, unmeasured))
+
+
+def _play(unmeasured: dict[str, str], store: str) -> Cases:
     server = [SERVERS[store]()] if store in SERVERS else []
     done = subprocess.run(
         [sys.executable, str(MATRIX), store, *server],
@@ -46,19 +68,8 @@ def all_cases(store: str, unmeasured: dict[str, str]) -> Cases:
 
 
 @pytest.fixture
-def cases(all_cases: Cases, scenario: str) -> Cases:
-    return [case for case in all_cases if case["scenario"] == scenario]
-
-
-TEAMS = ("reflexion", "debate", "swarm")
-each_scenario = pytest.mark.parametrize(
-    "scenario", ["go", "delegate", "client", "session", "remember", "summarize", *TEAMS]
-)
-ONLY_GO = pytest.mark.parametrize("scenario", ["go"])
-ONLY_DELEGATE = pytest.mark.parametrize("scenario", ["delegate"])
-ONLY_REMEMBER = pytest.mark.parametrize("scenario", ["remember"])
-ONLY_SUMMARIZE = pytest.mark.parametrize("scenario", ["summarize"])
-ONLY_SESSION = pytest.mark.parametrize("scenario", ["session"])
+def cases(played: Callable[[str], Cases], store: str, scenario: str) -> Cases:
+    return [case for case in played(store) if case["scenario"] == scenario]
 
 
 @each_scenario
@@ -94,7 +105,9 @@ def test_a_run_passes_every_expected_crash_point(cases: Cases, scenario: str) ->
     assert {point.rpartition(":")[0] for point in cases[0]["seen"]} == expected
 
 
-def test_the_matrix_has_enough_cases(all_cases: Cases) -> None:
+@pytest.mark.parametrize("store", STORES)
+def test_the_matrix_has_enough_cases(played: Callable[[str], Cases], store: str) -> None:
+    all_cases = played(store)
     died_twice = Counter(case["scenario"] for case in all_cases if len(case["died"]) == 2)
 
     assert len(all_cases) > 120
@@ -104,7 +117,7 @@ def test_the_matrix_has_enough_cases(all_cases: Cases) -> None:
     assert min(died_twice[scenario] for scenario in ("go", "delegate", "session")) > 10
 
 
-@pytest.mark.parametrize("scenario", ["go", "delegate", "session"])
+@in_scenarios("go", "delegate", "session")
 def test_server_connections_are_cut_at_every_append(cases: Cases, store: str) -> None:
     appends = [p.removesuffix(":after") for p in cases[0]["seen"] if re.match("append:.*after", p)]
     cut = [case for case in cases if case["cut"]]
@@ -178,7 +191,7 @@ def test_a_payment_reported_to_the_model_is_in_the_ledger(cases: Cases, scenario
         assert reported <= made <= (2 if scenario in ("go", "session", "summarize") else 1), case
 
 
-@ONLY_GO
+@in_scenarios("go")
 def test_a_payment_is_unknown_only_if_the_process_died_between_its_intent_and_its_result(
     cases: Cases,
 ) -> None:
@@ -187,19 +200,19 @@ def test_a_payment_is_unknown_only_if_the_process_died_between_its_intent_and_it
             assert "unknown" not in case["output"], case
 
 
-@ONLY_DELEGATE
+@in_scenarios("delegate")
 def test_a_delegated_payment_happens_exactly_once(cases: Cases) -> None:
     for case in cases:
         assert len(case["ledger"]) <= 1, case
 
 
-@ONLY_REMEMBER
+@in_scenarios("remember")
 def test_what_a_user_has_said_is_remembered_once(cases: Cases) -> None:
     for case in cases:
         assert case["facts"] == [["The user lives in Lisbon.", 1]], case
 
 
-@ONLY_SUMMARIZE
+@in_scenarios("summarize")
 def test_a_summary_is_made_once(cases: Cases) -> None:
     """The model is called again only where a process died between its answer and the log."""
     between = re.compile("sum_up:.*:after|append:.*:before")
@@ -210,7 +223,7 @@ def test_a_summary_is_made_once(cases: Cases) -> None:
         assert 1 <= case["ledger"].count("sum_up") <= 1 + lost, case
 
 
-@ONLY_SESSION
+@in_scenarios("session")
 def test_the_second_turn_begins_when_the_first_has_ended(cases: Cases) -> None:
     for case in cases:
         assert case["turns"] == ["started 1", "completed 1", "started 2", "completed 2"], case
