@@ -50,7 +50,7 @@ each_scenario = in_scenarios("go", "delegate", "client", "session", *SHORT)
 
 @pytest.fixture(scope="module")
 def played(unmeasured: dict[str, str]) -> Callable[[str], Cases]:
-    """What plays all cases on a store, once."""
+    """Return a function that plays all cases on a store, once."""
     return cache(partial(_play, unmeasured))
 
 

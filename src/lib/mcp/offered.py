@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, cast
@@ -173,20 +173,24 @@ async def start_run(
 ) -> Run[Any]:
     """Start a run for a caller; the same key starts it once.
 
+    A caller that is cancelled waits: what has been started can be cancelled, too.
+
     Raises:
         ToolError: the limits of the caller forbid it.
         IdempotencyMismatch: the key has started another run.
     """
-    if caller.start is not None:
-        return await caller.start(value, offered, key)
-    return await engine.start(
-        value,
-        agent=offered.agent or engine.agents[offered.algorithm],
-        idempotency_key=key,
-        budget=offered.budget,
-        tenant=caller.tenant,
-        user=caller.user,
-    )
+    with CancelScope(shield=True):
+        if caller.start is not None:
+            return await caller.start(value, offered, key)
+        return await engine.start(
+            value,
+            agent=offered.agent or engine.agents[offered.algorithm],
+            idempotency_key=key,
+            budget=offered.budget,
+            tenant=caller.tenant,
+            user=caller.user,
+        )
+    raise AssertionError("a scope that is not cancelled returns")
 
 
 def _described(agent: AgentSpec[Any]) -> AgentTool:
@@ -207,7 +211,7 @@ def _agent_tool(offered: AgentTool, engine: Engine) -> Tool:
     async def call(arguments: Mapping[str, Any], context: ToolContext) -> Any:
         caller, task = CALLER.get(), input_text(arguments)
         run = await start_run(engine, caller, task, offered, context.idempotency_key)
-        return answer_of(await _followed(run, context, caller.stopping))
+        return answer_of(await _followed(run, context, caller))
 
     return Tool(
         name=offered.name,
@@ -221,28 +225,32 @@ def _agent_tool(offered: AgentTool, engine: Engine) -> Tool:
     )
 
 
-async def _followed(
-    run: Run[Any], context: ToolContext, stopping: asyncio.Event | None
-) -> Result[Any]:
-    """Return the end of the run, and report what it does until then.
+@asynccontextmanager
+async def cancels_with_its_call(run: Run[Any], caller: Caller) -> AsyncGenerator[None]:
+    """Cancel the run if the body is cancelled, unless calls are to stop."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        if caller.stopping is None or not caller.stopping.is_set():
+            with CancelScope(shield=True):
+                await run.cancel("the caller has gone", user=caller.user)
+        raise
 
-    Cancelled, it cancels the run, unless calls are to stop.
+
+async def _followed(run: Run[Any], context: ToolContext, caller: Caller) -> Result[Any]:
+    """Return the end of the run, and report what it does until then.
 
     Raises:
         ToolError: the server stops before the run ends.
     """
-    stop = asyncio.ensure_future((stopping or asyncio.Event()).wait())
+    stop = asyncio.ensure_future((caller.stopping or asyncio.Event()).wait())
     end = asyncio.ensure_future(_end(run, context))
     try:
-        await asyncio.wait([end, stop], return_when=asyncio.FIRST_COMPLETED)
+        async with cancels_with_its_call(run, caller):
+            await asyncio.wait([end, stop], return_when=asyncio.FIRST_COMPLETED)
         if end.done():
             return end.result()
         raise ToolError("failed", f"the server stops; the run {run.id} goes on")
-    except asyncio.CancelledError:
-        if stopping is None or not stopping.is_set():
-            with CancelScope(shield=True):
-                await run.cancel("the caller has gone")
-        raise
     except RunAbandoned as error:
         raise ToolError("failed", f"the server stops; the run {run.id} is resumed later") from error
     finally:

@@ -408,7 +408,8 @@ class MCPToolServer:
             answers = inputs.ask(runs.agent.questions)
             inputs = replace(inputs, answers=answers)
         key = self._tool_context(context, None, runs.name).idempotency_key
-        return await self._tasks.start(context, runs, arguments, inputs, key)
+        repeatable = _sent_key(context) is not None
+        return await self._tasks.start(context, runs, arguments, inputs, key, repeatable=repeatable)
 
     async def _with_inputs(
         self,
@@ -458,13 +459,12 @@ class MCPToolServer:
         caller = self._caller(context.request)
         CALLER.set(caller)
         call_id = self._new_id()
-        sent: Any = (context.meta or {}).get(IDEMPOTENCY_KEY)
-        repeatable = isinstance(sent, str) and 0 < len(sent) <= _MAX_KEY_CHARS
+        sent = _sent_key(context)
         owner = canonical([caller.tenant, caller.user])
         return ToolContext(
             run_id=f"mcp-{call_id}",
             call_id=str(context.request_id),
-            idempotency_key=digest("mcp", owner, name, sent) if repeatable else call_id,
+            idempotency_key=digest("mcp", owner, name, sent) if sent else call_id,
             tenant=caller.tenant,
             user=caller.user,
             deps=self._deps,
@@ -628,6 +628,12 @@ def _add(values: dict[str, N], value: N) -> None:
     if value.name in values:
         raise ValueError(f"two have the name {value.name!r}: remove the other one")
     values[value.name] = value
+
+
+def _sent_key(context: _Context) -> str | None:
+    """Return the key under which a client may send its call again, None if it has sent none."""
+    key: Any = (context.meta or {}).get(IDEMPOTENCY_KEY)
+    return key if isinstance(key, str) and 0 < len(key) <= _MAX_KEY_CHARS else None
 
 
 def _is_legacy(context: _Context) -> bool:

@@ -9,10 +9,11 @@ Source: modelcontextprotocol.io, extension `io.modelcontextprotocol/tasks`, 2026
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from anyio.lowlevel import checkpoint
 from pydantic import TypeAdapter, ValidationError
 
 from lib._util.json import digest, parse
@@ -22,7 +23,7 @@ from lib.errors import IdempotencyMismatch, LibError, NotPending, RunErased, Too
 from lib.events import RunInfo
 from lib.mcp.calls import approval_question, is_approved
 from lib.mcp.inputs import Inputs, dump_answers, fits, read_answers
-from lib.mcp.offered import Caller, Offered, answer_of, start_run
+from lib.mcp.offered import Caller, Offered, answer_of, cancels_with_its_call, start_run
 from lib.mcp.results import ToolSurface, failure
 from lib.mcp.sdk import (
     MCP_NAME_HEADER,
@@ -94,15 +95,21 @@ class Tasks:
         arguments: Mapping[str, Any],
         inputs: Inputs,
         key: str,
+        *,
+        repeatable: bool,
     ) -> dict[str, Any]:
         """Start a call as a run, and return it as a task.
+
+        A client that cancels the call before it knows the task can find it again if it has sent a
+        key. Without one it cannot, and the task is cancelled.
 
         Args:
             context: of the request.
             runs: the agent whose run it is.
             arguments: of the call, checked.
             inputs: what the client can answer, and has answered.
-            key: makes the start repeatable.
+            key: starts one run, however often the call is sent.
+            repeatable: whether the client knows the key.
 
         Raises:
             ToolError: the limits of the caller forbid it.
@@ -113,12 +120,15 @@ class Tasks:
             if isinstance(runs.agent, TaskTool)
             else input_text(arguments)
         )
+        caller = self._caller(context.request)
         try:
-            run = await start_run(self._engine, self._caller(context.request), value, runs, key)
+            run = await start_run(self._engine, caller, value, runs, key)
         except (IdempotencyMismatch, RunErased) as error:
             message = "the idempotency key has started another call, or one that was erased"
             raise MCPError(types.INVALID_PARAMS, message) from error
-        return {"resultType": "task", **self._fields(await run.info(), "working")}
+        async with nullcontext() if repeatable else cancels_with_its_call(run, caller):
+            await checkpoint()
+            return {"resultType": "task", **self._fields(await run.info(), "working")}
 
     # -- listening -------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,6 +10,7 @@ import pytest
 from mcp.client import Client
 from mcp.client.extension import advertise
 from mcp.shared.exceptions import MCPError
+from mcp.shared.memory import create_client_server_memory_streams
 from mcp_types import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -22,7 +23,7 @@ from mcp_types import (
 from pydantic import BaseModel, TypeAdapter
 
 from lib import Agent, Engine, tool
-from lib.events import EventStore, MemoryEventStore
+from lib.events import Event, EventStore, MemoryEventStore, NewEvent
 from lib.events.urls import open_store
 from lib.llm import FunctionClient, Image, Message, Reply, Text, ToolCall
 from lib.mcp import Caller, MCPToolServer, TaskTool, ask, form
@@ -70,6 +71,9 @@ class TaskClient:
         params = CallToolRequestParams(name=name, arguments=arguments or {}, **options)
         return await self._session.send_request(CallToolRequest(params=params), RAW)
 
+    async def tools(self) -> None:
+        await self._session.list_tools()
+
     async def get(self, task_id: str) -> dict[str, Any]:
         request = GetTaskRequest(params=TaskParams(task_id=task_id))
         return await self._session.send_request(request, RAW)
@@ -111,6 +115,20 @@ async def connected(
 
 
 @asynccontextmanager
+async def connected_by_streams(
+    server: MCPToolServer, *, tasks: bool = True
+) -> AsyncGenerator[TaskClient]:
+    """Connect as processes do: a client that is cancelled says so in a message."""
+    options: dict[str, Any] = {"extensions": [advertise(TASKS)]} if tasks else {}
+    async with create_client_server_memory_streams() as (near, (read, write)):
+        run = server.protocol.run(read, write, server.initialization_options())
+        serving = asyncio.create_task(run)
+        async with Client(nullcontext(near), **options) as client:
+            yield TaskClient(client)
+        await serving
+
+
+@asynccontextmanager
 async def serving(*offers: Any, **options: Any) -> AsyncGenerator[MCPToolServer]:
     async with MCPToolServer(offers, **options) as server:
         yield server
@@ -118,6 +136,11 @@ async def serving(*offers: Any, **options: Any) -> AsyncGenerator[MCPToolServer]
 
 def echo(messages: Sequence[Message]) -> str:
     return f"You wrote: {messages[-1].text}"
+
+
+async def hang(_: Any) -> str:
+    await asyncio.Event().wait()
+    return "never"
 
 
 def clerk(answer: Any = echo, **more: Any) -> Agent:
@@ -388,6 +411,63 @@ async def test_a_cancelled_task_ends_and_is_cancelled_again_without_effect() -> 
 
     assert ended["status"] == "cancelled"
     assert [each.keys() for each in acks] == [{"resultType", "_meta"}] * 2
+
+
+class SlowStore(MemoryEventStore):
+    """Has stored the start of a run before it says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stored, self.answers = asyncio.Event(), asyncio.Event()
+
+    async def append(
+        self, run_id: str, events: Sequence[NewEvent], *, expected: int | None
+    ) -> list[Event]:
+        appended = await super().append(run_id, events, expected=expected)
+        self.stored.set()
+        await self.answers.wait()
+        return appended
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("tasks", [True, False])
+async def test_a_call_that_is_cancelled_while_its_run_starts_cancels_the_run(tasks: bool) -> None:
+    store = SlowStore()
+    async with (
+        Engine(store, agents=[clerk(hang)]) as engine,
+        MCPToolServer(engine) as server,
+        connected_by_streams(server, tasks=tasks) as client,
+    ):
+        calling = asyncio.create_task(client.call("clerk", {"task": "hello"}))
+        await store.stored.wait()
+        calling.cancel()
+        await asyncio.wait([calling])
+        await client.tools()  # the server has read that the call is cancelled
+        store.answers.set()
+        (run,) = await store.runs()
+        result = await engine.run(run.run_id).result(timeout_s=60)
+
+    assert result.outcome == "CANCELLED"
+
+
+@pytest.mark.timeout(120)
+async def test_a_call_that_can_be_sent_again_leaves_its_run_alone() -> None:
+    store, meta = SlowStore(), {IDEMPOTENCY_KEY: "key-1"}
+    async with (
+        Engine(store, agents=[clerk()]) as engine,
+        MCPToolServer(engine) as server,
+        connected_by_streams(server) as client,
+    ):
+        calling = asyncio.create_task(client.call("clerk", {"task": "hello"}, _meta=meta))
+        await store.stored.wait()
+        calling.cancel()
+        await asyncio.wait([calling])
+        await client.tools()
+        store.answers.set()
+        task_id = (await client.call("clerk", {"task": "hello"}, _meta=meta))["taskId"]
+        ended = await client.end(task_id)
+
+    assert texts(ended["result"]) == ["You wrote: hello"]
 
 
 # -- input -----------------------------------------------------------------------------------------
