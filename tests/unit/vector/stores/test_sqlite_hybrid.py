@@ -30,8 +30,8 @@ def without_full_text(monkeypatch: pytest.MonkeyPatch) -> None:
         denied = action == sqlite3.SQLITE_CREATE_VTABLE
         return sqlite3.SQLITE_DENY if denied else sqlite3.SQLITE_OK
 
-    def refusing(path: str) -> sqlite3.Connection:
-        connection = connect(path)
+    def refusing(path: str, *, busy_s: float = sqlite.BUSY_S) -> sqlite3.Connection:
+        connection = connect(path, busy_s=busy_s)
         connection.set_authorizer(authorize)
         return connection
 
@@ -166,7 +166,7 @@ async def test_a_file_without_full_text_that_cannot_be_written_is_searched_witho
         await store.upsert([Record("a", [1.0, 0.0], "apple")])
         await store.close()
 
-    def unwritable(path: str) -> sqlite3.Connection:
+    def unwritable(path: str, *, busy_s: float = sqlite.BUSY_S) -> sqlite3.Connection:
         error = sqlite3.OperationalError("attempt to write a readonly database")
         error.sqlite_errorcode = sqlite3.SQLITE_READONLY
         raise error

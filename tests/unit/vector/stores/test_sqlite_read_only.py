@@ -3,7 +3,6 @@
 import sqlite3
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, closing, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +116,7 @@ def test_rows_read_during_a_write_are_read_again(
     path = made(tmp_path / "vectors.db")
     counted, left = Database.count, [*range(writes)]
 
-    def unwritable(path: str) -> sqlite3.Connection:
+    def unwritable(path: str, *, busy_s: float = sqlite.BUSY_S) -> sqlite3.Connection:
         error = sqlite3.OperationalError("attempt to write a readonly database")
         error.sqlite_errorcode = sqlite3.SQLITE_READONLY
         raise error
@@ -153,7 +152,10 @@ def test_an_error_of_a_reader_that_cannot_write_is_raised(
     path = made(tmp_path / "vectors.db")
     with closing(sqlite3.connect(path)) as other, other:
         other.execute("UPDATE lib_vectors SET meta = '{' WHERE id = '7'")
-    connect = partial(sqlite.connect_to_look)
+
+    def connect(path: str, *, busy_s: float = sqlite.BUSY_S) -> sqlite3.Connection:
+        return sqlite.connect_to_look(path)
+
     monkeypatch.setattr(sqlite, "connect", connect)
 
     async def main() -> None:
