@@ -9,9 +9,10 @@ and `swarm`, each a kind of team.
 Every point of a scenario is a first crash, on every store. Each point that is passed after a first
 crash can be a second one; of those, a store takes each n-th as its line in `places.py` says,
 beginning elsewhere after each first crash, so that in the end each stretch of a run has been died
-in twice. On servers, every append is also one at which the connection dies and not the process,
-and teams, memories and summaries are left out: no store meets anything new there. With
-LIB_TEST_LONG=1 every store takes all second crashes of all scenarios.
+in twice. On servers, every append is also one at which the connection dies and not the process.
+Teams, memories and summaries are left out there, for no store meets anything new in them. With
+LIB_TEST_LONG=1 every store plays all scenarios, with all second crashes; of those three without
+cut connections.
 
 Each attempt is a forked process of its own, so that the whole matrix takes seconds; but see
 `places.py` on memory.

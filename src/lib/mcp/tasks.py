@@ -127,7 +127,7 @@ class Tasks:
             message = "the idempotency key has started another call, or one that was erased"
             raise MCPError(types.INVALID_PARAMS, message) from error
         async with nullcontext() if repeatable else cancels_with_its_call(run, caller):
-            await checkpoint()
+            await checkpoint()  # a cancellation that has waited for the start is raised here
             return {"resultType": "task", **self._fields(await run.info(), "working")}
 
     # -- listening -------------------------------------------------------------------------
